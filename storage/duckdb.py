@@ -1,0 +1,205 @@
+"""Rows in a DuckDB file, which one process owns."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from turnout.errors import StorageDriverMissingError, StorageError, StorageLockedError
+from turnout.storage import schema
+from turnout.storage.columns import COLUMNS, column
+from turnout.storage.files import create_private, resolved, touch_private
+from turnout.storage.filters import EPOCH, Filters
+from turnout.storage.handle import Handle
+from turnout.storage.rows import Row
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+DEFAULT_PATH: Final = "~/.turnout/metrics.duckdb"
+
+
+class DuckDBMetricsStore:
+    """Keeps rows in the DuckDB file at ``path``, made private and with its folder at first use.
+
+    One process at a time has the file: another gets ``StorageLockedError``, a child forked while it was open too. An
+    existing file that is not a ledger of this version is refused with ``SchemaMismatchError`` and left untouched.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = resolved(DEFAULT_PATH if path is None else path)
+        self._handle: Handle[DuckDBPyConnection] = Handle(
+            self.path, self._open, lambda connection: connection.cursor(), ends_at_fork=False
+        )
+
+    def record_attempts(self, rows: Sequence[Row]) -> None:
+        """Keep all of ``rows`` or none. A row whose ``attempt_id`` is already kept is passed over."""
+        if not rows:
+            return
+        with self._translated(), self._handle.writing() as connection:
+            # DuckDB makes its log at the first write after a checkpoint, readable by all; it takes one that is there.
+            touch_private(f"{self.path}.wal")
+            connection.execute(_INSERT, [json.dumps({name: column(rows, name) for name in COLUMNS})])
+
+    def query_recent(
+        self,
+        *,
+        since: datetime,
+        metrics_scope: str | None = None,
+        provider_id: str | None = None,
+        model: str | None = None,
+        protocol: str | None = None,
+        call_type: str | None = None,
+    ) -> list[Row]:
+        """Rows that started at or after ``since`` and match every filter given, oldest first."""
+        wanted = Filters(since, metrics_scope, provider_id, model, protocol, call_type)
+        equal = wanted.equal
+        where = " AND ".join(["started_at >= make_timestamptz(?)", *(f"{name} = ?" for name in equal)])
+        sql = f"SELECT {_READ} FROM provider_attempts WHERE {where} ORDER BY started_at, attempt_id"
+        with self._translated(), self._handle.reading() as cursor:
+            found = cursor.execute(sql, [wanted.since_microseconds, *equal.values()]).fetchall()
+        return [_row(values) for values in found]
+
+    def release(self) -> None:
+        """Give up the file now, so that another process may have it; the next use opens it again."""
+        with self._translated():
+            self._handle.release()
+
+    def close(self) -> None:
+        """Give up the file for good. Idempotent."""
+        with self._translated():
+            self._handle.close()
+
+    def _open(self) -> "DuckDBPyConnection":
+        if not os.path.lexists(self.path):
+            create_private(self.path, _build)
+        connection = _driver().connect(self.path)
+        try:
+            # One thread does for batches of this size, and leaves no other behind to be missed after a fork.
+            connection.execute("SET threads = 1")
+            _validate(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise StorageError(f"a row cannot be kept in {self.path}: {error}") from error
+        except OSError as error:
+            raise StorageError(f"the database {self.path} failed: {error}") from error
+        except _driver().Error as error:
+            raise _told(self.path, error) from error
+
+
+def _driver() -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise StorageDriverMissingError(
+            'the DuckDB driver is not installed; pip install "turnout[duckdb]", or pass metrics_store=None'
+        ) from error
+    return duckdb
+
+
+def _told(path: str, error: Exception) -> StorageError:
+    text = str(error)
+    if "set lock on file" in text:
+        return StorageLockedError(
+            f"the database {path} is held by another process; stop that one, give this store another path, "
+            "or use SQLiteMetricsStore, which several processes can share"
+        )
+    if "not a valid DuckDB database" in text:
+        return schema.mismatch(path, "is not a DuckDB database")
+    return StorageError(f"the database {path} failed: {text}")
+
+
+def _build(path: str) -> None:
+    with closing(_driver().connect(path)) as connection:
+        connection.execute(f"BEGIN;\n{schema.script('duckdb')}\nCOMMIT;")
+
+
+_KINDS: Final = {
+    "attempt_number": "INTEGER",
+    "started_at": "BIGINT",
+    "success": "BOOLEAN",
+    "stream_opened": "BOOLEAN",
+    "latency_ms": "DOUBLE",
+    "total_duration_ms": "DOUBLE",
+    "queue_ms": "DOUBLE",
+    "input_tokens": "BIGINT",
+    "cached_tokens": "BIGINT",
+    "output_tokens": "BIGINT",
+    "cost_usd": "DOUBLE",
+    "http_status": "INTEGER",
+}
+_STRUCTURE: Final = json.dumps({name: [_KINDS.get(name, "VARCHAR")] for name in COLUMNS})
+_INSERT: Final = (
+    "INSERT INTO provider_attempts SELECT "
+    + ", ".join(
+        f"make_timestamptz(unnest(j.{n}))" if n == "started_at" else f"unnest(j.{n})" for n in COLUMNS
+    )
+    + f" FROM (SELECT from_json(?, '{_STRUCTURE}') AS j) ON CONFLICT DO NOTHING"
+)
+_READ: Final = ", ".join(
+    {
+        "attempt_id": "attempt_id::VARCHAR",
+        "invocation_id": "invocation_id::VARCHAR",
+        "started_at": "epoch_us(started_at)",
+    }.get(name, name)
+    for name in COLUMNS
+)
+
+
+def _row(values: Sequence[Any]) -> Row:
+    row = dict(zip(COLUMNS, values, strict=True))
+    row["started_at"] = EPOCH + timedelta(microseconds=row["started_at"])
+    return Row(**row)
+
+
+def _validate(connection: "DuckDBPyConnection", path: str) -> None:
+    found = _shape(connection)
+    with closing(_driver().connect(":memory:", config={"threads": 1})) as reference:
+        reference.execute(schema.script("duckdb"))
+        expected = _shape(reference)
+    for table in expected:
+        if table not in found:
+            raise schema.mismatch(path, f"has no table {table}")
+    versions = connection.execute(
+        "SELECT version FROM turnout_schema_versions WHERE component = ?", [schema.COMPONENT]
+    ).fetchall()
+    schema.refuse_other_version(path, [version for (version,) in versions])
+    for table, parts in expected.items():
+        if found[table] != parts:
+            raise schema.mismatch(path, f"has another table {table} than version {schema.VERSION}")
+
+
+def _shape(connection: "DuckDBPyConnection") -> dict[str, list[Any]]:
+    """The columns (name, type, nullability, default) and the constraints of each table of the schema."""
+    shapes: dict[str, list[Any]] = {}
+    for table, *part in connection.execute(
+        """
+        SELECT table_name, column_name, data_type, is_nullable, column_default FROM duckdb_columns()
+        WHERE database_name = current_database() AND schema_name = 'main'
+            AND table_name IN ('turnout_schema_versions', 'provider_attempts')
+        ORDER BY table_name, column_index
+        """
+    ).fetchall():
+        shapes.setdefault(table, []).append(part)
+    for table, *part in connection.execute(
+        """
+        SELECT table_name, constraint_text FROM duckdb_constraints()
+        WHERE database_name = current_database() AND schema_name = 'main'
+            AND table_name IN ('turnout_schema_versions', 'provider_attempts')
+        ORDER BY table_name, constraint_text
+        """
+    ).fetchall():
+        shapes.setdefault(table, []).append(part)
+    return shapes

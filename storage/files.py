@@ -1,0 +1,50 @@
+"""Database files that only their owner can read, at every moment of their life."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from turnout.errors import ConfigError
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+
+def resolved(path: str | os.PathLike[str]) -> str:
+    """``path`` as it will stay, wherever the process goes: ``~`` expanded, absolute."""
+    given = os.fspath(path)
+    if not given or given.startswith(":"):
+        raise ConfigError(f"{given!r} is not a file path; to keep rows in memory, use MemoryMetricsStore()")
+    return os.path.abspath(os.path.expanduser(given))
+
+
+def create_private(path: str, build: Callable[[str], None]) -> None:
+    """Have ``build`` make a file in a folder closed to others, then show it whole at ``path``.
+
+    Missing parent folders are made private. A file that appears at ``path`` meanwhile is kept and ours is dropped.
+    """
+    target = Path(path)
+    for folder in reversed([folder for folder in target.parents if not folder.exists()]):
+        folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
+    workshop = tempfile.mkdtemp(prefix=".turnout-", dir=target.parent)
+    try:
+        built = os.path.join(workshop, target.name)
+        build(built)
+        os.chmod(built, PRIVATE_FILE)
+        try:
+            os.link(built, path)
+        except FileExistsError:
+            return
+        except OSError:
+            # A file system without hard links; a rename could replace a rival's file, so look once more.
+            if not os.path.exists(path):
+                os.rename(built, path)
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+
+
+def touch_private(path: str) -> None:
+    """Make sure that ``path`` exists and, where it had to be made, is private."""
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, PRIVATE_FILE))

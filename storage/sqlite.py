@@ -1,0 +1,191 @@
+"""Rows in a SQLite file, which several processes may share."""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from turnout.errors import StorageError, StorageLockedError
+from turnout.storage import schema
+from turnout.storage.columns import COLUMNS, WIDTH, column
+from turnout.storage.files import create_private, resolved
+from turnout.storage.filters import EPOCH, Filters
+from turnout.storage.handle import Handle
+from turnout.storage.rows import Row
+
+_BUSY_SECONDS: Final = 10.0
+_LARGEST_INSERT: Final = 512
+
+
+class SQLiteMetricsStore:
+    """Keeps rows in the SQLite file at ``path``, made private and with its folder at first use.
+
+    Any number of processes may use one file, forked ones too. An existing file that is not a ledger of this version is
+    refused with ``SchemaMismatchError`` and left untouched. ``started_at`` is kept as microseconds since 1970, UTC.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = resolved(path)
+        self._handle = Handle(self.path, self._open, lambda _: _connect(self.path), ends_at_fork=True)
+
+    def record_attempts(self, rows: Sequence[Row]) -> None:
+        """Keep all of ``rows`` or none. A row whose ``attempt_id`` is already kept is passed over."""
+        if not rows:
+            return
+        with self._translated(), self._handle.writing() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                _insert(connection, rows)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def query_recent(
+        self,
+        *,
+        since: datetime,
+        metrics_scope: str | None = None,
+        provider_id: str | None = None,
+        model: str | None = None,
+        protocol: str | None = None,
+        call_type: str | None = None,
+    ) -> list[Row]:
+        """Rows that started at or after ``since`` and match every filter given, oldest first."""
+        wanted = Filters(since, metrics_scope, provider_id, model, protocol, call_type)
+        equal = wanted.equal
+        where = " AND ".join(["started_at >= ?", *(f"{name} = ?" for name in equal)])
+        sql = f"SELECT {', '.join(COLUMNS)} FROM provider_attempts WHERE {where} ORDER BY started_at, attempt_id"
+        with self._translated(), self._handle.reading() as connection:
+            found = connection.execute(sql, (wanted.since_microseconds, *equal.values())).fetchall()
+        return [_row(values) for values in found]
+
+    def release(self) -> None:
+        """Close the file now; the next use opens it again."""
+        with self._translated():
+            self._handle.release()
+
+    def close(self) -> None:
+        """Close the file for good. Idempotent."""
+        with self._translated():
+            self._handle.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if not os.path.lexists(self.path):
+            create_private(self.path, _build)
+        connection = _connect(self.path)
+        try:
+            _validate(connection, self.path)
+            # Safe against a crash of the process; a crash of the machine may take the last commits, never the file.
+            connection.execute("PRAGMA synchronous = NORMAL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise StorageLockedError(
+                    f"the database {self.path} was held by another process for {_BUSY_SECONDS:g} s; "
+                    "try again later, or give the store another path"
+                ) from error
+            raise StorageError(f"the database {self.path} failed: {error}") from error
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"the database {self.path} failed: {error}") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise StorageError(f"a row cannot be kept in {self.path}: {error}") from error
+
+
+def _connect(path: str, mode: str = "rw") -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{Path(path).as_uri()}?mode={mode}",
+        uri=True,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _build(path: str) -> None:
+    with closing(_connect(path, "rwc")) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(f"BEGIN;\n{schema.script('sqlite')}\nCOMMIT;")
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    # executemany gives up the GIL at every row: beside one busy thread that is a wait of 5 ms a row, 240 rows/s. A
+    # statement of many rows gives it up once. The sizes are powers of two, so that few statements are ever prepared.
+    done = 0
+    while done < len(rows):
+        size = min(_LARGEST_INSERT, 1 << (len(rows) - done).bit_length() - 1)
+        part = rows[done : done + size]
+        values: list[Any] = [None] * (size * WIDTH)
+        for place, name in enumerate(COLUMNS):
+            values[place::WIDTH] = column(part, name)
+        connection.execute(_statement(size), values)
+        done += size
+
+
+@cache
+def _statement(rows: int) -> str:
+    one = ", ".join("lower(?)" if name.endswith("_id") and name != "provider_id" else "?" for name in COLUMNS)
+    values = ", ".join([f"({one})"] * rows)
+    return f"INSERT INTO provider_attempts VALUES {values} ON CONFLICT (attempt_id) DO NOTHING"
+
+
+def _row(values: Sequence[Any]) -> Row:
+    row = dict(zip(COLUMNS, values, strict=True))
+    row["started_at"] = EPOCH + timedelta(microseconds=row["started_at"])
+    for name in ("success", "stream_opened"):
+        if row[name] is not None:
+            row[name] = bool(row[name])
+    return Row(**row)
+
+
+def _validate(connection: sqlite3.Connection, path: str) -> None:
+    try:
+        found = _shape(connection)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        raise schema.mismatch(path, "is not a SQLite database") from error
+    with closing(sqlite3.connect(":memory:")) as reference:
+        reference.executescript(schema.script("sqlite"))
+        expected = _shape(reference)
+    for table in expected:
+        if not found[table]:
+            raise schema.mismatch(path, f"has no table {table}")
+    component = (schema.COMPONENT,)
+    versions = connection.execute(
+        "SELECT version FROM turnout_schema_versions WHERE component = ?", component
+    )
+    schema.refuse_other_version(path, [version for (version,) in versions])
+    for table, parts in expected.items():
+        if found[table] != parts:
+            raise schema.mismatch(path, f"has another table {table} than version {schema.VERSION}")
+
+
+def _shape(connection: sqlite3.Connection) -> dict[str, list[Any]]:
+    """The columns (name, type, nullability, default, key) and the indexes of each table of the schema."""
+    shapes = {}
+    for table in ("turnout_schema_versions", "provider_attempts"):
+        shape: list[Any] = connection.execute(f"PRAGMA table_info({table})").fetchall()
+        indexes = connection.execute(f"PRAGMA index_list({table})").fetchall()
+        if shape:
+            shape.append(
+                sorted(
+                    (origin, unique, [c[2] for c in connection.execute(f'PRAGMA index_info("{name}")')])
+                    for _, name, unique, origin, _ in indexes
+                )
+            )
+        shapes[table] = shape
+    return shapes
