@@ -1,0 +1,169 @@
+"""What the OpenAI adapters share: one native call, within a Limit, through the provider's one SDK client."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from loguru import logger
+
+from turnout.adapters.openai_client import ClientSource, SdkClient
+from turnout.adapters.openai_faults import Seam
+from turnout.adapters.openai_stream import WatchedStream
+from turnout.adapters.openai_usage import usage_of
+from turnout.adapters.wire import Watch
+from turnout.calls import Usage
+from turnout.clock import Clock, SystemClock
+from turnout.config import ProviderConfig
+from turnout.deadline import Limit
+from turnout.errors import ProviderError, TurnoutError, named
+
+
+class OpenAIAdapter(ABC):
+    """Makes native calls through the openai SDK for one provider, from any number of threads.
+
+    ``connections`` is how many idle connections are kept, as many as there are workers. The SDK is imported, and its
+    client built, at the first call.
+    """
+
+    #: The class of stream that a streaming answer becomes.
+    stream_class: type[WatchedStream]
+    #: The class of an error that the provider declares under HTTP 200.
+    declared_as: type[ProviderError] = ProviderError
+
+    def __init__(self, config: ProviderConfig, *, connections: int = 32, clock: Clock | None = None) -> None:
+        self._config = config
+        self._clock: Clock = clock if clock is not None else SystemClock()
+        self._seam = Seam(config, self._clock, self.declared_as)
+        self._clients = ClientSource(config, connections)
+        self._told: dict[str, bool] = {}
+
+    def invoke(
+        self,
+        operation: str,
+        arguments: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        limit: Limit | None = None,
+    ) -> Any:
+        """The SDK's own answer to ``operation`` (a dotted path on its client), or a watched stream of it.
+
+        The attempt ends with ``limit``; without one, after ``timeout`` or else the provider's ``timeout_seconds``.
+        Raises ProviderError, whatever went wrong; MissingApiKeyError where there is no key.
+        """
+        if limit is None:
+            seconds = self._config.timeout_seconds if timeout is None else timeout
+            limit = Limit(self._clock.monotonic() + seconds, self._clock)
+        self._seam.refuse_late(limit)
+        client = self._client()
+        stream = None
+        watch = Watch(limit)
+        try:
+            native = self._operation(client, operation)
+            granted = limit.remaining()
+            sent, watch.own = self._sent_arguments(arguments, granted if limit.until != math.inf else None)
+            answer = self._called(client, native, sent, watch, granted)
+            if isinstance(answer, client.stream_type):
+                stream = self._stream(answer, client, watch, granted, operation)
+                return stream
+            self._judge(answer, operation)
+            return answer
+        finally:
+            if stream is None:
+                watch.let_go()
+                client.leave()
+
+    def usage(self, result: Any) -> Usage | None:
+        """Usage of a whole answer, or of a stream's native usage object; None where it is unknown."""
+        return usage_of(result)
+
+    def close(self) -> None:
+        """Close the SDK client, once calls in flight and open streams are done with it."""
+        self._clients.close()
+
+    @abstractmethod
+    def _refusal(self, operation: str) -> str | None:
+        """Why an operation is not routed on this protocol; None where it is."""
+
+    @abstractmethod
+    def _judge(self, answer: Any, operation: str) -> None:
+        """Raise the failure that a whole answer declares."""
+
+    def _client(self) -> SdkClient:
+        try:
+            return self._clients.take()
+        except TurnoutError:
+            raise
+        except Exception as error:
+            raise self._seam.mapped(error, Watch(None), seconds=0.0) from error
+
+    def _operation(self, client: SdkClient, operation: str) -> Any:
+        why = self._refusal(operation)
+        if why is None:
+            native = client.operation(operation)
+            if native is not None:
+                return native
+            why = "the installed openai SDK has no such public method"
+        raise self._seam.unsupported(operation, why)
+
+    def _called(
+        self, client: SdkClient, native: Any, sent: dict[str, Any], watch: Watch, granted: float
+    ) -> Any:
+        here = client.here
+        before, here.watch = here.watch, watch
+        try:
+            answer = native(**sent)
+        except Exception as error:
+            raise self._seam.mapped(error, watch, seconds=granted) from error
+        finally:
+            here.watch = before
+        if watch.limit is not None and watch.limit.reason is not None:
+            if isinstance(answer, client.stream_type):
+                answer.close()  # type: ignore[attr-defined]
+            raise self._seam.cut(watch.limit.reason)
+        return answer
+
+    def _sent_arguments(
+        self, arguments: Mapping[str, Any], granted: float | None
+    ) -> tuple[dict[str, Any], bool]:
+        """The arguments with the model, the provider's ``extra_body`` and the time, and whether that time is ours."""
+        config = self._config
+        sent = dict(arguments)
+        sent["model"] = config.model
+        if config.extra_body:
+            theirs = sent.get("extra_body")
+            ours = {name: value for name, value in config.extra_body.items() if name not in sent}
+            if theirs is None or isinstance(theirs, Mapping):
+                sent["extra_body"] = {**ours, **(theirs or {})}
+        if granted is None:
+            return sent, False
+        timeout = sent.get("timeout")
+        if hasattr(timeout, "as_dict") or (isinstance(timeout, int | float) and timeout < granted):
+            # A timeout with parts needs no merging: each wait is clamped to the Limit anyway.
+            return sent, False
+        sent["timeout"] = granted
+        return sent, True
+
+    def _stream(
+        self, native: Any, client: SdkClient, watch: Watch, granted: float, operation: str
+    ) -> WatchedStream:
+        return self.stream_class(
+            native,
+            client,
+            watch,
+            self._seam,
+            granted_seconds=granted,
+            idle_seconds=self._config.timeout_seconds,
+            on_unreadable=lambda: self._tell_unreadable(operation),
+        )
+
+    def _tell_unreadable(self, operation: str) -> None:
+        if self._told.setdefault(operation, False):
+            return
+        self._told[operation] = True
+        config = self._config
+        logger.warning(
+            "{}: the stream of {} has a shape that is not known here, so a cut answer cannot be told from a whole one",
+            named(config.name, config.provider_id),
+            operation,
+        )

@@ -1,0 +1,72 @@
+"""OpenAI Chat Completions, and whatever else the SDK's client can do with a model."""
+
+from typing import Any
+
+from turnout.adapters.openai_call import OpenAIAdapter
+from turnout.adapters.openai_stream import WatchedStream
+
+
+class ChatStream(WatchedStream):
+    """Chat chunks. The answer is whole once every choice that appeared has a finish reason."""
+
+    def __init__(self, *known: Any, **named: Any) -> None:
+        super().__init__(*known, **named)
+        self._unfinished: set[int] = set()
+        self._finished: set[int] = set()
+
+    @property
+    def _marked(self) -> bool:
+        return bool(self._finished) and not self._unfinished
+
+    def _note(self, chunk: Any) -> None:
+        usage = getattr(chunk, "usage", None)
+        if usage is not None:
+            self._usage = usage
+        choices = getattr(chunk, "choices", None)
+        if not isinstance(choices, list):
+            if usage is None:
+                self._strange_chunk()
+            return
+        self._readable = True
+        for choice in choices:
+            index = getattr(choice, "index", 0)
+            if getattr(choice, "finish_reason", None):
+                self._finished.add(index)
+                self._unfinished.discard(index)
+            elif index not in self._finished:
+                self._unfinished.add(index)
+            if not self._content:
+                self._content = _holds_content(choice)
+
+
+class OpenAIChatAdapter(OpenAIAdapter):
+    """Calls ``chat.completions.create`` and other public operations of the SDK's client."""
+
+    stream_class = ChatStream
+
+    def _refusal(self, operation: str) -> str | None:
+        return None
+
+    def _judge(self, answer: Any, operation: str) -> None:
+        if not operation.startswith("chat.completions."):
+            return
+        if isinstance(answer, str):
+            raise self._seam.unreadable()
+        # Some servers put their errors under HTTP 200, where the SDK reads them as an answer without choices.
+        error = getattr(answer, "error", None)
+        if error is not None and not getattr(answer, "choices", None):
+            raise self._seam.declared(error)
+
+
+def _holds_content(choice: Any) -> bool:
+    """Whether a choice's piece says anything but whose turn it is."""
+    if getattr(choice, "text", None):
+        return True
+    delta = getattr(choice, "delta", None)
+    if delta is None:
+        return False
+    if getattr(delta, "content", None):
+        return True
+    known = getattr(delta, "__dict__", None) or {}
+    extra = getattr(delta, "model_extra", None) or {}
+    return any(value for name, value in (*known.items(), *extra.items()) if name != "role")

@@ -1,0 +1,256 @@
+"""The one seam where exceptions of the openai SDK, and of the HTTP library under it, become turnout's errors."""
+
+import importlib
+import json
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from turnout.adapters.openai_words import (
+    fault_of_code,
+    fault_of_status,
+    field,
+    message_of,
+    retry_after_seconds,
+    text_of,
+)
+from turnout.adapters.wire import Watch
+from turnout.clock import Clock
+from turnout.config import ProviderConfig
+from turnout.deadline import Limit
+from turnout.errors import (
+    InvalidOperationArgumentsError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderHTTPError,
+    ProviderResponsesError,
+    ProviderStreamInterruptedError,
+    ProviderTimeoutError,
+    UnsupportedOperationError,
+    named,
+)
+from turnout.faults import Fault
+
+#: Longest message of a provider that goes into an error's text; ``message`` keeps it whole.
+_TEXT_LENGTH = 500
+#: Keys shorter than this are placeholders of local servers, not secrets.
+_SECRET_LENGTH = 4
+
+_NEXT_STEP = {
+    Fault.AUTH: "check its api_key or api_key_env",
+    Fault.QUOTA: "raise its quota or credit",
+    Fault.BAD_REQUEST: "correct the call's arguments",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """Makes the errors of one provider. Every text names the provider and the model and hides the provider's key."""
+
+    config: ProviderConfig
+    clock: Clock
+    #: The class of an error that the provider declares in words of its own, under HTTP 200.
+    declared_as: type[ProviderError] = ProviderError
+
+    def mapped(
+        self, error: Exception, watch: Watch, *, seconds: float, mid_stream: bool = False
+    ) -> ProviderError:
+        """The ProviderError for whatever came out of the SDK. ``seconds`` is the time that the wait was given.
+
+        What the attempt's Limit says outranks the exception itself.
+        """
+        ended = self.ended(watch, seconds, error)
+        if ended is not None:
+            return ended
+        openai = importlib.import_module("openai")
+        if isinstance(error, openai.APIStatusError):
+            return self._status(error)
+        if isinstance(error, openai.APITimeoutError) or _is(error, "TimeoutException"):
+            return self._error(
+                ProviderTimeoutError, "did not answer in time; raise timeout= if it needs longer", error
+            )
+        if isinstance(error, openai.APIConnectionError) or _is(error, "RequestError"):
+            return self._broken(error, mid_stream)
+        if watch.sent and isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+            return self.unreadable(error, mid_stream=mid_stream)
+        if type(error) is openai.APIError:
+            return self.declared(field(error, "body"), error)
+        if not watch.sent and _refuses_arguments(error):
+            return self.unfit(error)
+        return self._error(ProviderError, f"failed: {_plain(error)}", error, fault=Fault.UNKNOWN)
+
+    def ended(self, watch: Watch, seconds: float, error: BaseException | None = None) -> ProviderError | None:
+        """The error of an attempt that its own Limit ended; None where the Limit did not."""
+        limit = watch.limit
+        if limit is None:
+            return None
+        if limit.reason is not None:
+            return self.cut(limit.reason, error)
+        return self.late(seconds, error) if watch.over else None
+
+    def raise_if_ended(self, watch: Watch, seconds: float) -> None:
+        """Raise what the attempt's own Limit says, where it says anything."""
+        if watch.over or (watch.limit is not None and watch.limit.reason is not None):
+            raise self.ended(watch, seconds) or self.late(seconds)
+
+    def refuse_late(self, limit: Limit) -> None:
+        """Raise for an attempt whose Limit is over before anything is sent."""
+        if limit.reason is not None:
+            raise self.cut(limit.reason)
+        if limit.expired():
+            raise self.late(0.0)
+
+    def cut(self, reason: str, error: BaseException | None = None) -> ProviderError:
+        fault = Fault.DEADLINE if reason == "deadline" else Fault.CANCELLED
+        return self._error(ProviderError, f"was cut off: {reason}", error, fault=fault)
+
+    def late(self, seconds: float, error: BaseException | None = None) -> ProviderError:
+        text = f"did not answer within {seconds:.3g} s; raise timeout_seconds if it needs longer"
+        return self._error(ProviderTimeoutError, text, error)
+
+    def interrupted(self, why: str) -> ProviderError:
+        return self._error(ProviderStreamInterruptedError, why, None)
+
+    def unreadable(self, error: Exception | None = None, *, mid_stream: bool = False) -> ProviderError:
+        """The error for bytes that are no JSON."""
+        if mid_stream:
+            return self._error(ProviderStreamInterruptedError, "sent a malformed chunk", error)
+        return self._error(
+            ProviderError, "answered with something that is not JSON", error, fault=Fault.UNKNOWN
+        )
+
+    def declares(self, error: Exception | None) -> bool:
+        """Whether an exception out of a stream is the provider's own word, not a mishap on the way."""
+        return isinstance(error, ProviderError) or type(error).__name__ == "APIError"
+
+    def unsupported(self, operation: str, why: str) -> ProviderError:
+        return self._error(UnsupportedOperationError, f'cannot be asked for "{operation}": {why}', None)
+
+    def unfit(self, error: Exception) -> ProviderError:
+        """The error for arguments that the SDK refused before it sent anything."""
+        # Only these texts are known to hold names, never the caller's values.
+        spoken = isinstance(error, TypeError | UnicodeError)
+        why = f"{type(error).__name__}: {error}" if spoken else type(error).__name__
+        return self._error(
+            InvalidOperationArgumentsError, f"was sent nothing, the SDK refuses the arguments: {why}", error
+        )
+
+    def declared(self, body: object, error: Exception | None = None) -> ProviderError:
+        """The error for an error object that came in a stream, or as the answer, under HTTP 200."""
+        code, error_type, message = (
+            text_of(field(body, "code")),
+            text_of(field(body, "type")),
+            message_of(body),
+        )
+        fault = fault_of_code(code, error_type)
+        known: dict[str, Any] = {"error_code": code or error_type}
+        if self.declared_as is ProviderResponsesError:
+            known.update(message=self.hidden(message), param=text_of(field(body, "param")))
+        text = f"declared an error ({code or error_type or 'no code'}){self._said(message)}"
+        return self._error(self.declared_as, text, error, fault=fault, **known)
+
+    def failed(self, event: Any, response: Any) -> ProviderError:
+        """The error for a Responses call that ended as failed: a typed event, or a whole response (``event`` None)."""
+        source = field(response, "error") if response is not None else event
+        code, message = text_of(field(source, "code")), message_of(source)
+        text = f"declared the response failed ({code or 'no code'}){self._said(message)}"
+        return self._error(
+            ProviderResponsesError,
+            text,
+            None,
+            fault=fault_of_code(code),
+            error_code=code,
+            message=self.hidden(message),
+            param=text_of(field(source, "param")),
+            event=event,
+            response=response,
+        )
+
+    def hidden(self, text: str) -> str:
+        """``text`` without the provider's own key."""
+        key = self.config.resolved_key()
+        secret = key.get_secret_value().strip() if key is not None else ""
+        return text.replace(secret, "[key]") if len(secret) >= _SECRET_LENGTH else text
+
+    def _status(self, error: Any) -> ProviderError:
+        body, status = error.body, int(error.status_code)
+        code, error_type = text_of(field(body, "code")), text_of(field(body, "type"))
+        message = message_of(body)
+        fault = fault_of_status(status, code, error_type, message)
+        wait = retry_after_seconds(error.response.headers, self.clock.wall())
+        step = "check its model and base_url" if status == 404 else _NEXT_STEP.get(fault)
+        if step is None and wait is not None:
+            step = f"it asks to be left alone for {wait:g} s"
+        return self._error(
+            ProviderHTTPError,
+            f"answered HTTP {_phrase(status)}{self._said(message)}" + (f"; {step}" if step else ""),
+            error,
+            fault=fault,
+            status_code=status,
+            error_type=error_type,
+            error_code=code,
+            message=self.hidden(message),
+            body=body,
+            response=error.response,
+            retry_after_seconds=wait,
+        )
+
+    def _broken(self, error: Exception, mid_stream: bool) -> ProviderError:
+        cause = error.__cause__ if error.__cause__ is not None and not _is(error, "RequestError") else error
+        # The HTTP library quotes an illegal header, and with it the key.
+        why = type(cause).__name__ if _is(cause, "LocalProtocolError") else _plain(cause)
+        if mid_stream:
+            return self._error(
+                ProviderStreamInterruptedError, f"broke off in the middle of the stream: {why}", error
+            )
+        text = f"could not be reached, or hung up: {why}; check its base_url and the network"
+        return self._error(ProviderConnectionError, text, error)
+
+    def _said(self, message: str) -> str:
+        flat = re.sub(r"\s+", " ", message).strip()
+        if len(flat) > _TEXT_LENGTH:
+            flat = flat[:_TEXT_LENGTH] + "…"
+        return f": {flat}" if flat else ""
+
+    def _error(
+        self, kind: type[ProviderError], text: str, original: BaseException | None, **known: Any
+    ) -> ProviderError:
+        config = self.config
+        return kind(
+            self.hidden(f"{named(config.name, config.provider_id)}, model {config.model!r}, {text}"),
+            provider_id=config.provider_id,
+            provider_name=config.name,
+            model=config.model,
+            original=original,
+            **known,
+        )
+
+
+def _is(error: BaseException, name: str) -> bool:
+    """Whether an exception is the HTTP library's ``name``, in either of its generations."""
+    return any(
+        kind.__name__ == name and kind.__module__.partition(".")[0] in ("httpx", "httpx2")
+        for kind in type(error).__mro__
+    )
+
+
+def _refuses_arguments(error: Exception) -> bool:
+    """Whether an exception that came before anything was sent is about the caller's arguments."""
+    if isinstance(error, UnicodeEncodeError):
+        # An ASCII failure is a header's, and headers hold the key.
+        return error.encoding != "ascii"
+    return isinstance(error, TypeError | ValueError | RecursionError)
+
+
+def _plain(error: BaseException) -> str:
+    """An exception as one clause; foreign texts are kept only from kinds known to hold no request."""
+    text = str(error) if isinstance(error, OSError) or _is(error, "RequestError") else ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

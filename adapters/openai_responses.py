@@ -1,0 +1,81 @@
+"""OpenAI Responses: ``responses.create``, whole and streamed."""
+
+from typing import Any
+
+from loguru import logger
+
+from turnout.adapters.openai_call import OpenAIAdapter
+from turnout.adapters.openai_stream import WatchedStream
+from turnout.adapters.openai_words import field
+from turnout.config import ProviderConfig
+from turnout.errors import ProviderResponsesError, named
+
+_FAILURES = frozenset({"response.failed", "error"})
+_ENDS = frozenset({"response.completed", "response.incomplete"})
+#: Events that announce, and say nothing yet.
+_PRELUDE = frozenset({"response.created", "response.queued", "response.in_progress", "keepalive"})
+
+
+class ResponsesStream(WatchedStream):
+    """Typed events. The answer is whole with ``response.completed`` or ``response.incomplete``."""
+
+    _done = False
+
+    @property
+    def _marked(self) -> bool:
+        return self._done
+
+    def _note(self, event: Any) -> None:
+        kind = getattr(event, "type", None)
+        if not isinstance(kind, str):
+            self._strange_chunk()
+            return
+        self._readable = True
+        response = getattr(event, "response", None)
+        usage = getattr(response, "usage", None)
+        if usage is not None:
+            self._usage = usage
+        if kind in _FAILURES:
+            raise self._seam.failed(event, response)
+        if kind in _ENDS:
+            self._done = True
+            if kind == "response.incomplete":
+                warn_incomplete(self._seam.config, response)
+        if not self._content:
+            self._content = kind not in _PRELUDE and not kind.endswith(".added")
+
+
+class OpenAIResponsesAdapter(OpenAIAdapter):
+    """Calls ``responses.create``; everything else about responses belongs to the account that made them."""
+
+    stream_class = ResponsesStream
+    declared_as = ProviderResponsesError
+
+    def _refusal(self, operation: str) -> str | None:
+        return (
+            None
+            if operation == "responses.create"
+            else "of the Responses API only responses.create is routed"
+        )
+
+    def _judge(self, answer: Any, operation: str) -> None:
+        if isinstance(answer, str):
+            raise self._seam.unreadable()
+        status = getattr(answer, "status", None)
+        if status == "failed":
+            raise self._seam.failed(None, answer)
+        if status == "incomplete":
+            warn_incomplete(self._config, answer)
+        elif status is None and getattr(answer, "error", None) is not None:
+            raise self._seam.declared(answer.error)
+
+
+def warn_incomplete(config: ProviderConfig, response: Any) -> None:
+    """An answer that the provider itself left unfinished is served, and told of once."""
+    logger.warning(
+        "{}, model {!r}: response {} is incomplete: {}",
+        named(config.name, config.provider_id),
+        config.model,
+        field(response, "id"),
+        field(field(response, "incomplete_details"), "reason") or "no reason given",
+    )

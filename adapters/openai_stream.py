@@ -1,0 +1,157 @@
+"""A watched SDK stream: the SDK's own chunks, and what they say of the answer's end."""
+
+import contextlib
+import os
+import threading
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from turnout.adapters.contract import NormalizedStream
+from turnout.adapters.openai_client import SdkClient, keep_over_fork
+from turnout.adapters.openai_faults import Seam
+from turnout.adapters.wire import Watch
+from turnout.errors import ProviderError
+
+
+class WatchedStream(NormalizedStream):
+    """Hands out the chunks of an SDK stream, one reader at a time; ``close`` may come from any thread.
+
+    From the first content on, ``idle_seconds`` bounds the wait for each chunk, and that time runs only while someone
+    reads. ``on_unreadable`` is told when the stream ends without one chunk of a known shape.
+    """
+
+    def __init__(
+        self,
+        native: Any,
+        client: SdkClient,
+        watch: Watch,
+        seam: Seam,
+        *,
+        granted_seconds: float,
+        idle_seconds: float,
+        on_unreadable: Callable[[], None],
+    ) -> None:
+        self._native = native
+        self._chunks = iter(native)
+        self._client = client
+        self._watch = watch
+        self._seam = seam
+        self._seconds = granted_seconds
+        self._idle_seconds = idle_seconds
+        self._on_unreadable = on_unreadable
+        self._usage: Any = None
+        self._content = False
+        self._readable = False
+        self._strange = False
+        self._ended = False
+        self._closing = False
+        # Never waited for: whoever finds it taken leaves the work to its holder.
+        self._turn = threading.Lock()
+        self._open: list[None] = [None]
+        keep_over_fork(self)
+
+    @abstractmethod
+    def _note(self, chunk: Any) -> None:
+        """Read a chunk's marks, or raise the failure that it declares."""
+
+    @property
+    @abstractmethod
+    def _marked(self) -> bool:
+        """Whether a mark of the answer's end was read."""
+
+    @property
+    def completed(self) -> bool:
+        return self._marked or (self._strange and not self._readable)
+
+    @property
+    def usage(self) -> Any:
+        return self._usage
+
+    @property
+    def has_content(self) -> bool:
+        return self._content
+
+    def __next__(self) -> Any:
+        if not self._turn.acquire(blocking=False):
+            raise RuntimeError("this stream is being read by another thread; a stream has one reader")
+        try:
+            if self._ended or self._closing:
+                raise StopIteration
+            return self._read()
+        except BaseException:
+            self._end()
+            raise
+        finally:
+            self._turn.release()
+            if self._closing:
+                self.close()
+
+    def close(self) -> None:
+        self._closing = True
+        if self._turn.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._turn.release()
+        else:
+            # A reader is inside: wake it, and it ends the stream on its way out.
+            self._watch.shut()
+
+    def _read(self) -> Any:
+        if os.getpid() != self._client.pid:
+            raise self._seam.interrupted(
+                "was reached by a stream opened before fork(); open another in the child"
+            )
+        if self._content and self._watch.limit is not None:
+            self._watch.limit.extend(self._idle_seconds)
+            self._seconds = self._idle_seconds
+        try:
+            chunk = next(self._chunks)
+            self._note(chunk)
+        except StopIteration:
+            self._at_end()
+            raise
+        except ProviderError:
+            self._seam.raise_if_ended(self._watch, self._seconds)
+            raise
+        except Exception as error:
+            if self._over_anyway(error):
+                raise StopIteration from None
+            raise self._seam.mapped(error, self._watch, seconds=self._seconds, mid_stream=True) from error
+        return chunk
+
+    def _at_end(self) -> None:
+        """A cut may look like a clean end."""
+        if self._closing:
+            return
+        if not self._over_anyway(None):
+            self._seam.raise_if_ended(self._watch, self._seconds)
+        if self._strange and not self._readable:
+            self._on_unreadable()
+
+    def _over_anyway(self, error: Exception | None) -> bool:
+        """Whether the answer needs nothing more: its reader left, or it is whole and only the connection went wrong."""
+        if self._closing:
+            return True
+        limit = self._watch.limit
+        cut = limit is not None and limit.reason is not None
+        return self._marked and not cut and not self._seam.declares(error)
+
+    def _strange_chunk(self) -> None:
+        self._strange = True
+        self._content = True
+
+    def _end(self) -> None:
+        """Give everything back, once."""
+        self._ended = True
+        try:
+            self._open.pop()
+        except IndexError:
+            return
+        if os.getpid() == self._client.pid:
+            # What a broken connection says while it is closed tells nobody anything.
+            with contextlib.suppress(Exception):
+                self._native.close()
+            self._watch.let_go()
+            self._client.leave()

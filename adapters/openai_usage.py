@@ -1,0 +1,27 @@
+"""Token usage, read from OpenAI answers and from servers that only resemble them."""
+
+from turnout.adapters.openai_words import field
+from turnout.calls import Usage
+
+
+def usage_of(native: object) -> Usage | None:
+    """Usage of a whole Chat or Responses answer, or of its usage object; None where nothing is known."""
+    said = field(native, "usage")
+    usage = native if said is None else said
+    input_tokens = _count(usage, "prompt_tokens", "input_tokens")
+    output_tokens = _count(usage, "completion_tokens", "output_tokens")
+    details = field(usage, "prompt_tokens_details")
+    if details is None:
+        details = field(usage, "input_tokens_details")
+    cached_tokens = _count(details, "cached_tokens")
+    if input_tokens is None and output_tokens is None and cached_tokens is None:
+        return None
+    return Usage(input_tokens, cached_tokens, output_tokens)
+
+
+def _count(source: object, *names: str) -> int | None:
+    for name in names:
+        number = field(source, name)
+        if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
+            return number
+    return None
