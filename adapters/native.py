@@ -1,0 +1,152 @@
+"""One configured provider behind the Provider contract: its settings, and the adapter that makes its calls."""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from turnout.adapters.contract import NativeAdapter
+from turnout.calls import ApiProtocol, Attempt, CallType, CallVariant, FilterReason, Outcome, Usage
+from turnout.config import ProviderConfig
+from turnout.deadline import Limit
+from turnout.errors import (
+    DuplicateCallVariantProtocolError,
+    MixedCallTypeError,
+    ModelArgumentConflictError,
+    NoCallVariantError,
+    ProviderError,
+    told,
+)
+from turnout.faults import Failure, Fault
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCall:
+    """One invocation's variants, one per protocol."""
+
+    variants: Mapping[ApiProtocol, CallVariant]
+    call_type: CallType
+
+    @classmethod
+    def of(cls, calls: CallVariant | Iterable[CallVariant]) -> Self:
+        """The caller's variants, checked. Raises a ``CallError`` before any provider is contacted."""
+        given = (calls,) if isinstance(calls, CallVariant) else tuple(calls)
+        if not given:
+            raise NoCallVariantError("the call holds no CallVariant; give one for each protocol that may answer")
+        variants: dict[ApiProtocol, CallVariant] = {}
+        for variant in given:
+            if not isinstance(variant, CallVariant):
+                raise NoCallVariantError(f"a CallVariant was expected, not {type(variant).__name__}")
+            if "model" in variant.arguments:
+                raise ModelArgumentConflictError(
+                    f'the arguments for {variant.protocol} hold "model"; leave it out: each provider\'s own is put in'
+                )
+            if variant.protocol in variants:
+                raise DuplicateCallVariantProtocolError(f"two variants are for {variant.protocol}; give one a protocol")
+            variants[variant.protocol] = variant
+        call_types = {CallType(variant.call_type) for variant in given}
+        if len(call_types) > 1:
+            raise MixedCallTypeError("the variants of one call must all be regular or all be streaming")
+        return cls(variants, call_types.pop())
+
+
+#: Asked before the fault table: which fault an error is, or None to leave it to the table.
+Classifier = Callable[[Exception], Fault | None]
+
+
+class NativeProvider:
+    """A provider as the engine sees it. Answers stay native; failures are turnout's own errors."""
+
+    def __init__(
+        self,
+        config: ProviderConfig,
+        adapter_of: Callable[[ProviderConfig], NativeAdapter],
+        usage_of: Callable[[Any], Usage | None],
+        supported_protocols: Collection[ApiProtocol],
+        classifier: Classifier | None = None,
+    ) -> None:
+        self.config = config
+        self._adapter_of = adapter_of
+        self._usage_of = usage_of
+        self._protocol_supported = config.protocol in supported_protocols
+        self._classifier = classifier
+        self._extras: dict[type, frozenset[str]] = {}
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    def supports(self, request: NativeCall) -> bool:
+        return self.refusal(request) is None
+
+    def refusal(self, request: NativeCall) -> tuple[FilterReason, str] | None:
+        """Why this provider cannot take the call, or None where it can."""
+        config = self.config
+        if not config.enabled:
+            return FilterReason.DISABLED, "disabled by its configuration (enabled=False)"
+        if not self._protocol_supported:
+            return FilterReason.UNSUPPORTED_PROTOCOL, f"no adapter for the protocol {config.protocol.value}"
+        if config.protocol not in request.variants:
+            return FilterReason.NO_MATCHING_VARIANT, f"the call has no variant for {config.protocol.value}"
+        if not config.has_key():
+            where = f"the environment variable {config.api_key_env} is empty" if config.api_key_env else "none is set"
+            return FilterReason.MISSING_API_KEY, f"no API key: {where}; set api_key or api_key_env"
+        return None
+
+    def invoke(self, request: NativeCall, deadline: Limit) -> Any:
+        """The native call through the adapter, which is given the limit, or its seconds, where it takes them."""
+        variant = request.variants[self.config.protocol]
+        arguments = self._arguments(variant.arguments)
+        adapter: Any = self._adapter_of(self.config)
+        extras = self._extras_of(adapter)
+        if "limit" in extras:
+            return adapter.invoke(variant.operation, arguments, limit=deadline)
+        if "timeout" in extras:
+            return adapter.invoke(variant.operation, arguments, timeout=deadline.remaining())
+        return adapter.invoke(variant.operation, arguments)
+
+    def classify(self, error: Exception) -> Failure:
+        if self._classifier is not None and (fault := self._classifier(error)) is not None:
+            return self._failure(error, fault)
+        return self._failure(error, error.fault if isinstance(error, ProviderError) else Fault.UNKNOWN)
+
+    def assess(self, result: Any, attempt: Attempt) -> Outcome:
+        return Outcome.OK
+
+    def usage(self, result: Any) -> Usage | None:
+        """What an answer, or a stream's native usage object, says it used."""
+        return self._usage_of(result)
+
+    def _arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The caller's arguments with the model, and with what ``extra_body`` adds where the caller gave none."""
+        arguments = {**given, "model": self.config.model}
+        theirs = given.get("extra_body") or {}
+        if self.config.extra_body and isinstance(theirs, Mapping):
+            ours = {name: value for name, value in self.config.extra_body.items() if name not in given}
+            arguments["extra_body"] = {**ours, **theirs}
+        return arguments
+
+    def _extras_of(self, adapter: Any) -> frozenset[str]:
+        """Which of our extras the adapter's ``invoke`` takes; learnt once per class."""
+        kind = type(adapter)
+        known = self._extras.get(kind)
+        if known is None:
+            known = frozenset(inspect.signature(adapter.invoke).parameters) & {"limit", "timeout"}
+            if hasattr(kind, "invoke"):
+                self._extras[kind] = known
+        return known
+
+    def _failure(self, error: Exception, fault: Fault) -> Failure:
+        if not isinstance(error, ProviderError):
+            return Failure(fault, self._without_key(told(error)))
+        return Failure(
+            fault,
+            self._without_key(str(error)),
+            error.retry_after_seconds,
+            error.status_code,
+            error.error_code,
+        )
+
+    def _without_key(self, text: str) -> str:
+        key = self.config.resolved_key()
+        return text if key is None else text.replace(key.get_secret_value(), "[key]")

@@ -1,0 +1,1 @@
+"""The owners of state: thin shells around decisions."""

@@ -1,0 +1,106 @@
+"""The owner of the policy: it learns here, and plans are made from what it publishes."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from loguru import logger
+
+from turnout.calls import Attempt, Identity
+from turnout.policies.contract import OrderingPolicy, Policy, RankedT, Ranking, RoutingContext
+from turnout.policies.preference import ConfiguredOrder
+from turnout.runtime.actor import Rests
+from turnout.runtime.contract import ActorRef, Runtime
+from turnout.runtime.steps import Ask, Step
+from turnout.runtime.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Ask a custom policy for one order."""
+
+    eligible: tuple[Identity, ...]
+    context: RoutingContext
+
+
+class Learning(Rests):
+    """A policy and its published ranking; used by its actor alone, but for ``ranking``, which anyone may read."""
+
+    def __init__(self, policy: Policy, ranking: Ranking) -> None:
+        self._policy = policy
+        self.ranking = ranking
+
+    def receive(self, message: Attempt) -> None:
+        published = self._policy.observe((message,))
+        if published is not None:
+            self.ranking = published
+
+
+class Asked(Rests):
+    """A custom policy; used by its actor alone."""
+
+    def __init__(self, policy: OrderingPolicy) -> None:
+        self._policy = policy
+
+    def receive(self, message: Order) -> Sequence[Identity]:
+        return tuple(self._policy.order(list(message.eligible), message.context))
+
+
+class Ordering:
+    """Makes plans on the walking thread. A policy that raises falls back to configured order, with one warning."""
+
+    def __init__(self, policy: Policy | OrderingPolicy, providers: Sequence[Identity], runtime: Runtime) -> None:
+        self._tickets = count()
+        self._warned = False
+        self._built_in = type(policy).__module__.startswith("turnout.policies.")
+        self._missed = Tally()
+        self._learning: Learning | None = None
+        self._asked: ActorRef | None = None
+        self._observers: ActorRef | None = None
+        self._fixed: Ranking = ConfiguredOrder()
+        if isinstance(policy, OrderingPolicy):
+            self._asked = runtime.actor("ordering", Asked(policy))
+            return
+        self._fixed = policy.ranking(providers)
+        if policy.learns:
+            self._learning = Learning(policy, self._fixed)
+            self._observers = runtime.actor("ordering", self._learning)
+
+    def plan(
+        self, eligible: Sequence[RankedT], identities: Sequence[Identity], context: RoutingContext
+    ) -> Generator[Step, Any, Sequence[RankedT]]:
+        """The providers to try, in order: a part of a walk. ``identities`` are those of ``eligible``, in step."""
+        try:
+            if self._asked is not None:
+                chosen: Sequence[Any] = yield Ask(self._asked, Order(tuple(identities), context))
+            else:
+                ranking = self._fixed if self._learning is None else self._learning.ranking
+                chosen = ranking.plan(eligible, context, next(self._tickets))
+            return chosen if self._built_in else _only(chosen, eligible)
+        except Exception as error:
+            self._warn(error)
+            return eligible
+
+    def observe(self, attempt: Attempt) -> None:
+        """Tell a policy that learns. When its mailbox is full the attempt is passed over: a sample teaches as well."""
+        if self._observers is not None and not self._observers.tell(attempt):
+            self._missed.add()
+
+    @property
+    def missed(self) -> int:
+        """Attempts that a learning policy was not told of."""
+        return self._missed.value
+
+    def _warn(self, error: Exception) -> None:
+        if self._warned:
+            logger.debug("the policy raised again: {!r}", error)
+            return
+        self._warned = True
+        logger.opt(exception=error).warning("the policy raised; providers are tried in configured order instead")
+
+
+def _only(chosen: Sequence[Any], eligible: Sequence[RankedT]) -> Sequence[RankedT]:
+    """The policy's omissions and repetitions are kept; what was filtered out cannot come back."""
+    known = {provider.provider_id: provider for provider in eligible}
+    return [known[choice.provider_id] for choice in chosen if choice.provider_id in known]

@@ -1,0 +1,1 @@
+"""Batch jobs in the OpenAI batch file format."""

@@ -1,0 +1,41 @@
+"""The shape of ``openai.OpenAI``, for code that was written for it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from turnout.calls import ApiProtocol, CallType, CallVariant
+
+Invoke = Callable[[CallVariant], Any]
+
+
+class RoutedClient:
+    """``client.chat.completions.create(...)`` and ``client.responses.create(...)``, with a router behind them.
+
+    The arguments are the SDK's own; ``model`` may be given, as the SDK demands it, and is replaced by that of the
+    provider that answers. With ``stream=True`` a ``RouterStream`` of the SDK's chunks comes back; it is started over
+    only while nothing of its content was handed out, so code that knows nothing of restarts never joins two answers.
+    """
+
+    def __init__(self, invoke: Invoke) -> None:
+        self.chat = Chat(invoke)
+        self.responses = Endpoint(invoke, ApiProtocol.OPENAI_RESPONSES, "responses.create")
+
+
+class Chat:
+    def __init__(self, invoke: Invoke) -> None:
+        self.completions = Endpoint(invoke, ApiProtocol.OPENAI_CHAT, "chat.completions.create")
+
+
+class Endpoint:
+    """One operation of one protocol."""
+
+    def __init__(self, invoke: Invoke, protocol: ApiProtocol, operation: str) -> None:
+        self._invoke = invoke
+        self._protocol = protocol
+        self._operation = operation
+
+    def create(self, **arguments: Any) -> Any:
+        """The SDK's own answer, or a stream of its chunks."""
+        arguments.pop("model", None)
+        call_type = CallType.STREAMING if arguments.get("stream") else CallType.REGULAR
+        return self._invoke(CallVariant(self._protocol, self._operation, call_type, arguments))

@@ -1,0 +1,119 @@
+"""Validated settings. A plain dict does wherever one of these does; a typo raises at construction."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+
+from turnout.calls import ApiProtocol
+from turnout.errors import ConfigError
+
+
+class Settings(BaseModel):
+    """Frozen, closed to unknown names, and refusing with ``ConfigError``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(_explained(type(self).__name__, error)) from None
+
+
+def _explained(what: str, error: ValidationError) -> str:
+    faults = [
+        f"{'.'.join(str(part) for part in fault['loc']) or 'as a whole'}: {fault['msg']}" for fault in error.errors()
+    ]
+    return f"{what}: {'; '.join(faults)}"
+
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+def settings_of(kind: type[SettingsT], value: "SettingsT | Mapping[str, Any] | None") -> SettingsT:
+    """``value`` as settings: itself, a mapping checked now, or the defaults."""
+    if value is None:
+        return kind()
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, Mapping):
+        return kind(**value)
+    raise ConfigError(f"{kind.__name__} or a mapping was expected, not {type(value).__name__}")
+
+
+class ProviderConfig(Settings):
+    """One provider: who it is, how it is reached, and its limits.
+
+    ``provider_id`` is its lasting identity (health, ledger), ``name`` what people read. The key comes from ``api_key``
+    or, read anew at each call, from the environment variable ``api_key_env``. ``timeout_seconds`` bounds one attempt: a
+    whole regular answer, or the wait for each next piece of a stream. ``max_concurrency`` bounds the attempts in
+    flight. ``extra_body`` is merged into the call's own ``extra_body`` where the caller gave no such key.
+    """
+
+    provider_id: str = Field(min_length=1)
+    name: str = Field(min_length=1)
+    protocol: ApiProtocol
+    model: str = Field(min_length=1)
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    api_key_env: str | None = None
+    enabled: bool = True
+    timeout_seconds: float = Field(default=120.0, gt=0)
+    max_concurrency: int | None = Field(default=None, ge=1)
+    extra_body: Mapping[str, Any] = Field(default_factory=dict)
+
+    @field_validator("provider_id", "name", "model", "base_url", "api_key_env")
+    @classmethod
+    def _not_blank(cls, value: str | None) -> str | None:
+        if value is not None and not value.strip():
+            raise ValueError("must not be blank")
+        return value
+
+    def resolved_key(self) -> SecretStr | None:
+        """The key as it stands now, or None where there is none."""
+        if self.api_key is not None:
+            return self.api_key if self.api_key.get_secret_value() else None
+        value = os.environ.get(self.api_key_env) if self.api_key_env else None
+        return SecretStr(value) if value else None
+
+    def has_key(self) -> bool:
+        """Whether a key can be had now."""
+        if self.api_key is not None:
+            return bool(self.api_key.get_secret_value())
+        return bool(self.api_key_env and os.environ.get(self.api_key_env))
+
+
+class HealthConfig(Settings):
+    """When a provider is benched, and for how long. Seconds."""
+
+    failure_threshold: int = Field(default=3, ge=1)
+    failure_cooldown_seconds: float = Field(default=60.0, ge=0)
+    rate_limit_cooldown_seconds: float = Field(default=60.0, ge=0)
+    quota_cooldown_seconds: float = Field(default=3600.0, ge=0)
+
+
+class PoolConfig(Settings):
+    """The worker pool. ``max_queue`` bounds the submitted work that no worker has taken yet."""
+
+    max_workers: int = Field(default=32, ge=1)
+    max_queue: int = Field(default=10_000, ge=1)
+    idle_seconds: float = Field(default=10.0, gt=0)
+
+
+class LedgerConfig(Settings):
+    """The batched writer: a batch is written at ``batch_rows`` or after ``flush_seconds``, whichever is first.
+
+    While the store fails, at most ``max_rows`` rows wait in memory; what comes on top is dropped and counted.
+    """
+
+    batch_rows: int = Field(default=500, ge=1)
+    flush_seconds: float = Field(default=0.05, gt=0)
+    max_rows: int = Field(default=100_000, ge=1)
+
+    @model_validator(mode="after")
+    def _a_batch_fits(self) -> Self:
+        if self.batch_rows > self.max_rows:
+            raise ValueError("batch_rows must not exceed max_rows")
+        return self

@@ -1,0 +1,1 @@
+"""Pure decisions: no threads, no I/O, no clock of their own."""

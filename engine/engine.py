@@ -1,0 +1,274 @@
+"""The engine: invocations in, futures and answers out, over whatever targets it is given."""
+
+import contextvars
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import wait
+from dataclasses import dataclass, replace
+from typing import Any
+
+from turnout.actors.health import Health, ProviderHealthReport
+from turnout.actors.ledger import Ledger, LedgerStats
+from turnout.actors.ordering import Ordering
+from turnout.calls import CallType, StreamFailurePolicy, StreamRestart
+from turnout.clock import Clock
+from turnout.config import HealthConfig, LedgerConfig, PoolConfig
+from turnout.deadline import Deadline
+from turnout.decisions.circuit import Thresholds
+from turnout.errors import DeadlineExceededError, RouterBusyError, RouterClosedError
+from turnout.execution import Execution
+from turnout.future import InvocationFuture
+from turnout.ids import TimeOrderedIds
+from turnout.invocation import Invocation, Progress, Target
+from turnout.lifetime import living
+from turnout.policies.contract import OrderingPolicy, Policy
+from turnout.runtime.contract import Runtime
+from turnout.runtime.drivers import PooledWalk, walk_here
+from turnout.runtime.lane import Lane
+from turnout.runtime.steps import HandOver, Walk
+from turnout.storage.contract import MetricsStore
+from turnout.streaming import Reading, RouterStream, StreamRegistry
+
+#: How long close() gives threads once the calls have ended, where it was given no time itself.
+_CLOSE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Counts as of now. ``queued`` calls wait for a worker, ``pending`` ones have an unresolved future, ``streams``
+    are open in callers' hands. ``unobserved`` attempts came too fast for a learning policy."""
+
+    workers: int
+    max_workers: int
+    queued: int
+    pending: int
+    streams: int
+    unobserved: int
+    ledger: LedgerStats
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """Everything of an engine that must be new in a forked child: threads, queues, connections."""
+
+    runtime: Runtime
+    health: Health
+    ordering: Ordering
+    ledger: Ledger | None
+    execution: Execution
+    streams: StreamRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What an engine is made from. ``close_targets`` runs at the end, once nothing uses them any more."""
+
+    name: str
+    targets: tuple[Target, ...]
+    policy: Policy | OrderingPolicy
+    health: HealthConfig
+    pool: PoolConfig
+    ledger: LedgerConfig
+    store: MetricsStore | None
+    owns_store: bool
+    metrics_scope: str
+    clock: Clock
+    rng: random.Random
+    close_targets: Callable[[], None]
+    runtime: Callable[[], Runtime]
+
+
+class Engine:
+    """Submits, invokes, reports, closes."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._closed = False
+        self._pending: dict[int, InvocationFuture] = {}
+        self._ids = TimeOrderedIds(setup.clock, setup.rng)
+        self._building = threading.Lock()
+        self._plant: Plant | None = self._built()
+        living(self)
+
+    @property
+    def plant(self) -> Plant:
+        plant = self._plant
+        return plant if plant is not None else self._rebuilt()
+
+    def submit(
+        self,
+        request: Any,
+        call_type: CallType,
+        *,
+        timeout: float | None,
+        block: bool,
+        failure_policy: StreamFailurePolicy,
+        on_restart: Callable[[StreamRestart], None] | None,
+    ) -> InvocationFuture:
+        """Queue an invocation. With ``block`` it waits for a place at the door, as long as ``timeout`` allows."""
+        plant = self._open_plant()
+        progress = self._progress(request, call_type, timeout, failure_policy, on_restart)
+        submission = _Submission(self, plant, progress)
+        try:
+            plant.runtime.workers.submit(submission.walk, wait_seconds=timeout if block else 0.0)
+        except RouterBusyError as busy:
+            submission.forget()
+            if block and timeout is not None:
+                raise DeadlineExceededError(timeout, waiting_for="a place in the queue") from busy
+            raise
+        except BaseException:
+            submission.forget()
+            raise
+        return submission.future
+
+    def invoke(
+        self,
+        request: Any,
+        call_type: CallType,
+        *,
+        timeout: float | None,
+        failure_policy: StreamFailurePolicy,
+        on_restart: Callable[[StreamRestart], None] | None,
+    ) -> Any:
+        """Walk on the calling thread."""
+        plant = self._open_plant()
+        progress = self._progress(request, call_type, timeout, failure_policy, on_restart)
+        return walk_here(plant.execution.walk(progress), plant.runtime, self._handed)
+
+    def health_report(self) -> dict[str, ProviderHealthReport]:
+        return self.plant.health.report()
+
+    def reset_health(self, provider_id: str | None) -> None:
+        self.plant.health.reset(provider_id)
+
+    def stats(self) -> EngineStats:
+        plant = self.plant
+        workers = plant.runtime.workers
+        return EngineStats(
+            workers=workers.workers,
+            max_workers=workers.max_workers,
+            queued=workers.waiting,
+            pending=len(self._pending),
+            streams=len(plant.streams),
+            unobserved=plant.ordering.missed,
+            ledger=LedgerStats() if plant.ledger is None else plant.ledger.stats(),
+        )
+
+    def flush(self, timeout: float) -> bool:
+        ledger = self._open_plant().ledger
+        return True if ledger is None else ledger.flush(timeout)
+
+    def resize(self, max_workers: int) -> None:
+        self._open_plant().runtime.workers.resize(max_workers)
+
+    def close(self, timeout: float | None) -> None:
+        """Refuse new work, let submitted calls end, write the ledger, end the threads. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        plant = self._plant
+        if plant is None:
+            return
+        end = None if timeout is None else time.monotonic() + timeout
+        wait(list(self._pending.values()), timeout)
+        for future in list(self._pending.values()):
+            future.cancel()
+        plant.streams.stop(self._setup.close_targets)
+        plant.runtime.stop(_CLOSE_SECONDS if end is None else max(end - time.monotonic(), 1.0))
+
+    def release_files(self) -> None:
+        """Before a fork: let go of the database, so that no handle is inherited."""
+        plant = self._plant
+        if plant is not None and plant.ledger is not None and not self._closed:
+            plant.ledger.release(5.0)
+
+    def forget_parent(self) -> object:
+        """In a forked child: build anew at first use. Gives back what must never be touched or collected here."""
+        inherited = (self._plant, self._pending, self._building)
+        self._plant = None
+        self._pending = {}
+        self._building = threading.Lock()
+        self._setup.rng.seed(os.urandom(16))
+        return inherited
+
+    def _progress(
+        self,
+        request: Any,
+        call_type: CallType,
+        timeout: float | None,
+        failure_policy: StreamFailurePolicy,
+        on_restart: Callable[[StreamRestart], None] | None,
+    ) -> Progress:
+        clock = self._setup.clock
+        return Progress(
+            Invocation(
+                self._ids(),
+                request,
+                call_type,
+                Deadline.after(timeout, clock),
+                clock.monotonic(),
+                contextvars.copy_context(),
+                failure_policy,
+                on_restart,
+            )
+        )
+
+    def _handed(self, walk: Walk, step: HandOver) -> RouterStream:
+        plant = self.plant
+        return RouterStream(Reading(walk, step.value, plant.runtime), plant.streams)
+
+    def _open_plant(self) -> Plant:
+        if self._closed:
+            raise RouterClosedError("the router is closed; build a new one")
+        return self.plant
+
+    def _rebuilt(self) -> Plant:
+        # Only in a forked child, and only for its first calls.
+        with self._building:
+            if self._plant is None:
+                self._plant = self._built()
+            return self._plant
+
+    def _built(self) -> Plant:
+        setup = self._setup
+        runtime = setup.runtime()
+        identities = [target.identity for target in setup.targets]
+        health = Health(identities, Thresholds(**setup.health.model_dump()), runtime)
+        ordering = Ordering(setup.policy, identities, runtime)
+        ledger = (
+            None
+            if setup.store is None
+            else Ledger(
+                setup.store, setup.metrics_scope, setup.ledger, runtime, closes_store=setup.owns_store
+            )
+        )
+        runtime.start()
+        targets = tuple(
+            target if target.max_concurrency is None else replace(target, lane=Lane(target.max_concurrency))
+            for target in setup.targets
+        )
+        execution = Execution(targets, health, ordering, ledger, setup.clock, self._ids)
+        return Plant(runtime, health, ordering, ledger, execution, StreamRegistry(f"turnout-{setup.name}-streams"))
+
+
+class _Submission:
+    """A walk on its way through the pool, and its future among the pending ones until it is settled."""
+
+    __slots__ = ("_engine", "_key", "future", "walk")
+
+    def __init__(self, engine: Engine, plant: Plant, progress: Progress) -> None:
+        self._engine = engine
+        self._key = progress.invocation.key
+        self.future = InvocationFuture(progress, plant.runtime.owns_this_thread)
+        self.walk = PooledWalk(plant.execution.walk(progress), plant.runtime, engine._handed, self._settle)
+        engine._pending[self._key] = self.future
+
+    def forget(self) -> None:
+        self._engine._pending.pop(self._key, None)
+
+    def _settle(self, value: Any, error: BaseException | None) -> None:
+        self.forget()
+        self.future.settle(value, error)

@@ -1,0 +1,160 @@
+"""One invocation under way: what was asked, at whom it may be tried, and how far it has come."""
+
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass, field
+from typing import Any
+
+from turnout.adapters.contract import NormalizedStream
+from turnout.calls import (
+    Attempt,
+    CallType,
+    FilterReason,
+    Identity,
+    Outcome,
+    Reason,
+    Report,
+    StreamFailurePolicy,
+    StreamRestart,
+    Usage,
+)
+from turnout.clock import Clock
+from turnout.deadline import Deadline, Limit
+from turnout.decisions.walk import StreamEnd
+from turnout.errors import Exclusion, FailedAttempt
+from turnout.faults import Failure
+from turnout.ids import id_text
+from turnout.runtime.lane import Lane
+
+#: Why a provider cannot take a request: a stable word, and a sentence. None where it can.
+Refusal = tuple[FilterReason, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A provider's place in one engine: who it is, what it owes (``adapters.contract``), its lane and its time."""
+
+    identity: Identity
+    provider_id: str
+    refusal: Callable[[Any], Refusal]
+    invoke: Callable[[Any, Limit], Any]
+    classify: Callable[[Exception], Failure]
+    assess: Callable[[Any, Attempt], Outcome]
+    usage: Callable[[Any], Usage | None]
+    timeout_seconds: float
+    max_concurrency: int | None = None
+    lane: Lane | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One thing a caller asked for. ``asked_at`` is monotonic."""
+
+    key: int
+    request: Any
+    call_type: CallType
+    deadline: Deadline
+    asked_at: float
+    context: Context
+    failure_policy: StreamFailurePolicy = StreamFailurePolicy.RESTART
+    on_restart: Callable[[StreamRestart], None] | None = None
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far an invocation has come. Written by whoever walks it, read by ``report()``; ``cut`` comes from anywhere."""
+
+    invocation: Invocation
+    attempts: list[Attempt] = field(default_factory=list)
+    failed: list[FailedAttempt] = field(default_factory=list)
+    exclusions: list[Exclusion] = field(default_factory=list)
+    answered_by: Identity | None = None
+    queue_seconds: float = 0.0
+    restarts: int = 0
+    limit: Limit | None = None
+    cut_reason: str | None = None
+
+    def cut(self, reason: str) -> None:
+        """End the invocation now: the attempt in flight is cut, and no other is begun."""
+        if self.cut_reason is None:
+            self.cut_reason = reason
+        if self.limit is not None:
+            self.limit.cut(reason)
+
+    def under(self, limit: Limit) -> Limit:
+        """From now on a cut is for ``limit``; one that came before is for it too."""
+        self.limit = limit
+        if self.cut_reason is not None:
+            limit.cut(self.cut_reason)
+        return limit
+
+    def report(self) -> Report:
+        return Report(
+            id_text(self.invocation.key),
+            self.answered_by,
+            tuple(self.attempts),
+            tuple(self.exclusions),
+            self.queue_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStream:
+    """A stream for the caller. ``started`` (monotonic) is when its attempt began; ``restart`` is what to announce
+    before its first chunk, where it replaces one that broke."""
+
+    stream: NormalizedStream
+    progress: Progress
+    started: float
+    restart: StreamRestart | None
+
+
+class Try:
+    """One physical try while it runs: what is known from its start, and how it becomes an Attempt."""
+
+    __slots__ = ("began", "epoch", "key", "limit", "progress", "reason", "started", "target")
+
+    def __init__(
+        self, key: int, target: Target, reason: Reason, progress: Progress, epoch: int, clock: Clock
+    ) -> None:
+        self.key = key
+        self.target = target
+        self.reason = reason
+        self.progress = progress
+        self.epoch = epoch
+        self.began = clock.wall()
+        self.started = clock.monotonic()
+        until = min(self.started + target.timeout_seconds, progress.invocation.deadline.at)
+        self.limit = progress.under(Limit(until, clock))
+
+    def ended(
+        self,
+        now: float,
+        outcome: Outcome,
+        failure: Failure | None = None,
+        usage: Usage | None = None,
+        end: StreamEnd | None = None,
+    ) -> Attempt:
+        """The attempt, over at ``now``. ``end`` is that of the stream it opened, if it did."""
+        progress = self.progress
+        invocation = progress.invocation
+        opened = None if invocation.call_type is CallType.REGULAR else end is not None
+        return Attempt(
+            self.key,
+            invocation.key,
+            len(progress.attempts) + 1,
+            self.reason,
+            self.target.identity,
+            invocation.call_type,
+            self.began,
+            now - self.started,
+            progress.queue_seconds,
+            outcome,
+            self.epoch,
+            None if failure is None else failure.fault,
+            None if failure is None else failure.http_status,
+            None if failure is None else failure.error_code,
+            None if end is None else end.first_seconds,
+            opened,
+            usage,
+        )

@@ -1,0 +1,57 @@
+"""What a process owes its engines: an orderly end at exit, and a clean start in a forked child."""
+
+import atexit
+import os
+import threading
+import weakref
+from typing import Any, Protocol
+
+from loguru import logger
+
+#: How long all engines together may take at exit.
+_EXIT_SECONDS = 10.0
+
+
+class Living(Protocol):
+    """What the hooks ask of an engine."""
+
+    def close(self, timeout: float | None) -> None: ...
+    def release_files(self) -> None: ...
+    def forget_parent(self) -> object: ...
+
+
+_engines: "weakref.WeakSet[Any]" = weakref.WeakSet()
+#: What a child inherited: locks in it may be held for ever by threads that the child does not have.
+_inherited: list[object] = []
+
+
+def living(engine: Living) -> None:
+    """Have the hooks look after ``engine`` for as long as it lives."""
+    _engines.add(engine)
+
+
+def _at_exit() -> None:
+    engines = list(_engines)
+    for engine in engines:
+        try:
+            engine.close(_EXIT_SECONDS / len(engines))
+        except Exception as error:
+            logger.warning("a router did not end cleanly at exit: {}", error)
+
+
+def _before_fork() -> None:
+    # A fork made by one of our own threads must not ask that thread's own actor.
+    if threading.current_thread().name.startswith("turnout-"):
+        return
+    for engine in list(_engines):
+        engine.release_files()
+
+
+def _in_child() -> None:
+    for engine in list(_engines):
+        _inherited.append(engine.forget_parent())
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_in_child)

@@ -1,0 +1,1 @@
+"""Policies: what decides the order in which providers are tried."""

@@ -1,0 +1,284 @@
+"""The door: a router over provider configurations."""
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from turnout.actors.health import ProviderHealthReport
+from turnout.adapters.built_in import SUPPORTED_PROTOCOLS, BuiltInAdapters
+from turnout.adapters.contract import NativeAdapter
+from turnout.adapters.native import Classifier, NativeCall, NativeProvider
+from turnout.adapters.openai_usage import usage_of
+from turnout.calls import ApiProtocol, CallVariant, Identity, StreamFailurePolicy, StreamRestart
+from turnout.client import RoutedClient
+from turnout.clock import Clock, SystemClock
+from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, settings_of
+from turnout.engine import Engine, EngineStats, Setup
+from turnout.errors import ConfigError, NoProvidersConfiguredError
+from turnout.future import InvocationFuture
+from turnout.invocation import Target
+from turnout.policies.contract import OrderingPolicy, Policy
+from turnout.policies.round_robin import RoundRobinPolicy
+from turnout.runtime.threads import ThreadRuntime
+from turnout.storage.contract import MetricsStore
+
+
+class Unset:
+    """Not given, where None means something else."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = Unset()
+
+Calls = CallVariant | Iterable[CallVariant]
+OnRestart = Callable[[StreamRestart], None]
+
+
+class ProviderRouter:
+    """Routes native calls over interchangeable providers, and records every attempt.
+
+    ``providers`` are tried in the order that ``policy`` gives (round robin by default); one that fails is followed by
+    the next. ``health``, ``pool`` and ``ledger`` take their settings or a plain dict. ``metrics_store`` is by default
+    DuckDB at ``~/.turnout/metrics.duckdb``; None keeps nothing; a store of your own is yours to close.
+    ``adapter_factory(config)`` is called for each attempt and may serve the protocols in ``supported_protocols``.
+    ``classify(error)`` may name the Fault of an error before turnout does. Safe for any number of threads; close it,
+    or use it as a context manager.
+
+    Raises ``ConfigError`` for what cannot work.
+    """
+
+    def __init__(
+        self,
+        providers: Sequence[ProviderConfig | Mapping[str, Any]],
+        metrics_scope: str = "default",
+        *,
+        policy: Policy | OrderingPolicy | None = None,
+        health: HealthConfig | Mapping[str, Any] | None = None,
+        pool: PoolConfig | Mapping[str, Any] | None = None,
+        metrics_store: MetricsStore | None | Unset = UNSET,
+        ledger: LedgerConfig | Mapping[str, Any] | None = None,
+        stream_failure_policy: StreamFailurePolicy = StreamFailurePolicy.RESTART,
+        on_restart: OnRestart | None = None,
+        classify: Classifier | None = None,
+        adapter_factory: Callable[[ProviderConfig], NativeAdapter] | None = None,
+        supported_protocols: Collection[ApiProtocol] | None = None,
+        default_timeout_seconds: float | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        if not metrics_scope.strip():
+            raise ConfigError("metrics_scope must not be blank")
+        self._configs = _checked(providers)
+        self._scope = metrics_scope
+        self._on_restart = on_restart
+        self._failure_policy = StreamFailurePolicy(stream_failure_policy)
+        self._timeout = _checked_timeout(default_timeout_seconds)
+        clock = clock if clock is not None else SystemClock()
+        workers = settings_of(PoolConfig, pool)
+        built_in = BuiltInAdapters(workers.max_workers, clock)
+        protocols = SUPPORTED_PROTOCOLS if supported_protocols is None else frozenset(supported_protocols)
+        adapter_of = adapter_factory if adapter_factory is not None else built_in
+        natives = [NativeProvider(config, adapter_of, usage_of, protocols, classify) for config in self._configs]
+        store = _default_store() if isinstance(metrics_store, Unset) else _checked_store(metrics_store)
+        self._engine = Engine(
+            Setup(
+                name=metrics_scope,
+                targets=tuple(_target(native) for native in natives),
+                policy=policy if policy is not None else RoundRobinPolicy(),
+                health=settings_of(HealthConfig, health),
+                pool=workers,
+                ledger=settings_of(LedgerConfig, ledger),
+                store=store,
+                owns_store=isinstance(metrics_store, Unset),
+                metrics_scope=metrics_scope,
+                clock=clock,
+                rng=rng if rng is not None else random.Random(),
+                close_targets=built_in.close,
+                runtime=lambda: ThreadRuntime(metrics_scope, clock=clock, **workers.model_dump()),
+            )
+        )
+
+    @classmethod
+    def from_toml(cls, path: str | Path, **overrides: Any) -> Self:
+        """A router from a TOML file; ``overrides`` are constructor arguments that replace what the file says.
+
+        Raises ``ConfigError`` naming the file and the field.
+        """
+        from turnout.toml import settings_from_toml
+
+        return cls(**{**settings_from_toml(Path(path)), **overrides})
+
+    @property
+    def providers(self) -> tuple[ProviderConfig, ...]:
+        return self._configs
+
+    @property
+    def metrics_scope(self) -> str:
+        return self._scope
+
+    def submit(
+        self,
+        calls: Calls,
+        *,
+        timeout: float | None = None,
+        block: bool = False,
+        stream_failure_policy: StreamFailurePolicy | None = None,
+        on_restart: OnRestart | None = None,
+    ) -> InvocationFuture:
+        """Queue a call for the worker pool; the future has the SDK's own answer, or a ``RouterStream``.
+
+        ``timeout`` seconds bound the whole invocation, its time in the queue too. Where the queue is full it raises
+        ``RouterBusyError``; with ``block`` it waits for a place within the timeout.
+        """
+        call = NativeCall.of(calls)
+        return self._engine.submit(
+            call,
+            call.call_type,
+            timeout=self._bound(timeout),
+            block=block,
+            failure_policy=self._policy_for(stream_failure_policy),
+            on_restart=on_restart if on_restart is not None else self._on_restart,
+        )
+
+    def invoke(
+        self,
+        calls: Calls,
+        *,
+        timeout: float | None = None,
+        stream_failure_policy: StreamFailurePolicy | None = None,
+        on_restart: OnRestart | None = None,
+    ) -> Any:
+        """Call on this very thread and give back the SDK's own answer, or a ``RouterStream``.
+
+        Raises ``NoEligibleProvidersError``, ``RouterExhaustedError``, ``DeadlineExceededError`` or a ``CallError``.
+        """
+        call = NativeCall.of(calls)
+        return self._engine.invoke(
+            call,
+            call.call_type,
+            timeout=self._bound(timeout),
+            failure_policy=self._policy_for(stream_failure_policy),
+            on_restart=on_restart if on_restart is not None else self._on_restart,
+        )
+
+    async def ainvoke(
+        self,
+        calls: Calls,
+        *,
+        timeout: float | None = None,
+        stream_failure_policy: StreamFailurePolicy | None = None,
+        on_restart: OnRestart | None = None,
+    ) -> Any:
+        """``submit`` for async code: awaits the answer. Cancelling the awaiting task cuts the call."""
+        future = self.submit(
+            calls, timeout=timeout, stream_failure_policy=stream_failure_policy, on_restart=on_restart
+        )
+        return await asyncio.wrap_future(future)
+
+    def client(self) -> RoutedClient:
+        """A client in the shape of ``openai.OpenAI``: ``client.chat.completions.create(...)`` and
+        ``client.responses.create(...)``, also with ``stream=True``. A ``model`` given there is replaced."""
+        return RoutedClient(self.invoke)
+
+    def health_report(self) -> dict[str, ProviderHealthReport]:
+        """Every provider's health, by ``provider_id``."""
+        return self._engine.health_report()
+
+    def reset_health(self, provider_id: str | None = None) -> None:
+        """Treat one provider, or all, as new. Raises ``ConfigError`` for an unknown id."""
+        self._engine.reset_health(provider_id)
+
+    def stats(self) -> EngineStats:
+        """Counts as of now: workers, queue, pending futures, open streams, the ledger's rows."""
+        return self._engine.stats()
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Wait until every attempt so far is written; False where that failed or took longer than ``timeout``."""
+        return self._engine.flush(timeout)
+
+    def resize(self, max_workers: int) -> None:
+        """Change the number of workers while running; surplus ones finish what they are doing."""
+        if isinstance(max_workers, bool) or not isinstance(max_workers, int) or max_workers < 1:
+            raise ConfigError("max_workers must be a whole number of at least 1")
+        self._engine.resize(max_workers)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Refuse new work, let submitted calls end (within ``timeout`` seconds, if given; then cut them), write the
+        ledger and end the threads. Streams in callers' hands stay readable. Idempotent.
+
+        Raises ``ThreadsStillRunningError`` naming threads that would not end.
+        """
+        self._engine.close(timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(providers={[c.provider_id for c in self._configs]}, metrics_scope={self._scope!r})"
+
+    def _bound(self, timeout: float | None) -> float | None:
+        return self._timeout if timeout is None else _checked_timeout(timeout)
+
+    def _policy_for(self, given: StreamFailurePolicy | None) -> StreamFailurePolicy:
+        return self._failure_policy if given is None else StreamFailurePolicy(given)
+
+
+def _checked(providers: Sequence[ProviderConfig | Mapping[str, Any]]) -> tuple[ProviderConfig, ...]:
+    configs = tuple(settings_of(ProviderConfig, provider) for provider in providers)
+    if not configs:
+        raise NoProvidersConfiguredError("a router needs at least one ProviderConfig")
+    ids = [config.provider_id for config in configs]
+    repeated = sorted({provider_id for provider_id in ids if ids.count(provider_id) > 1})
+    if repeated:
+        raise ConfigError(f"provider_id must be unique in a router; given twice: {', '.join(repeated)}")
+    return configs
+
+
+def _checked_timeout(timeout: float | None) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+        raise ConfigError(f"a timeout must be a finite number of seconds above 0, not {timeout!r}")
+    return float(timeout)
+
+
+def _checked_store(store: MetricsStore | None) -> MetricsStore | None:
+    if store is None:
+        return None
+    missing = [
+        method for method in ("record_attempts", "query_recent", "close") if not callable(getattr(store, method, None))
+    ]
+    if missing:
+        raise ConfigError(f"metrics_store {type(store).__name__} has no {', '.join(missing)}; see MetricsStore")
+    return store
+
+
+def _default_store() -> MetricsStore:
+    from turnout.storage.duckdb import DuckDBMetricsStore
+
+    return DuckDBMetricsStore()
+
+
+def _target(native: NativeProvider) -> Target:
+    config = native.config
+    return Target(
+        Identity(config.provider_id, config.name, config.model, config.protocol.value),
+        config.provider_id,
+        native.refusal,
+        native.invoke,
+        native.classify,
+        native.assess,
+        native.usage,
+        config.timeout_seconds,
+        config.max_concurrency,
+    )

@@ -1,0 +1,1 @@
+"""Threads, queues and time: mechanics that know nothing of what they carry."""

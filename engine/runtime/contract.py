@@ -1,0 +1,73 @@
+"""The machine that the engine runs on, as the engine sees it; threads are one, the test stage another."""
+
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextvars import Context
+from typing import Any, Protocol
+
+from turnout.clock import Clock
+from turnout.runtime.actor import Behaviour
+
+
+class ActorRef(Protocol):
+    """Where messages to an actor go."""
+
+    @property
+    def name(self) -> str: ...
+    def tell(self, message: Any) -> bool: ...
+    def ask(self, message: Any, timeout_seconds: float = ...) -> Any: ...
+
+
+class Alarmed(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Alarms(Protocol):
+    """Calls back at an instant of the clock."""
+
+    def at(self, instant: float, callback: Callable[[], None]) -> Alarmed: ...
+
+
+class Workers(Protocol):
+    """Runs tasks."""
+
+    def submit(self, task: Callable[[], None], *, wait_seconds: float | None = ...) -> None: ...
+    def resume(self, task: Callable[[], None]) -> None: ...
+    def resize(self, max_workers: int) -> None: ...
+    @property
+    def max_workers(self) -> int: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+
+
+class Awaiting(Protocol):
+    """Runs awaitables."""
+
+    def run(self, awaitable: Awaitable[Any], context: Context) -> "Future[Any]": ...
+
+
+class Runtime(Protocol):
+    """Starts everything that has a thread, and ends it."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def workers(self) -> Workers: ...
+    @property
+    def alarms(self) -> Alarms: ...
+    @property
+    def loop(self) -> Awaiting: ...
+
+    def actor(self, name: str, behaviour: Behaviour, *, capacity: int = ..., outlives: bool = ...) -> ActorRef:
+        """Start an actor."""
+
+    def start(self) -> None:
+        """Start the parts that give actors their work; called once, after the actors."""
+
+    def stop(self, timeout_seconds: float) -> None:
+        """End everything that was started, last first; raises ``ThreadsStillRunningError``."""
+
+    def owns_this_thread(self) -> bool:
+        """Whether the calling thread is one of the workers."""

@@ -1,0 +1,182 @@
+"""Who runs a walk: the caller's own thread (also a stream's reader), or the pool's workers in turns."""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, assert_never
+
+from turnout.runtime.contract import Alarmed, Runtime
+from turnout.runtime.lane import Claim, Lane, enrol
+from turnout.runtime.steps import Ask, Await, Call, HandOver, Step, TakeLane, Walk
+
+#: Makes what the caller gets of a step that is handed over and of the walk that goes on behind it.
+Handed = Callable[[Walk, HandOver], Any]
+
+
+def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) -> Any:
+    """Run a walk to its end, or to where it is handed over, on the calling thread. ``news`` resumes it.
+
+    An interrupt ends the walk where it stands, and goes on to the caller.
+    """
+    try:
+        step = walk.send(news)
+        while True:
+            if type(step) is HandOver:
+                return handed(walk, step)
+            try:
+                value = _performed_here(step, runtime)
+            except Exception as error:
+                step = walk.throw(error)
+            else:
+                step = walk.send(value)
+    except StopIteration as end:
+        return end.value
+    except BaseException:
+        walk.close()
+        raise
+
+
+def _performed_here(step: Step, runtime: Runtime) -> Any:
+    match step:
+        case Call():
+            return step.context.run(step.function, step.request, step.limit)
+        case Ask():
+            return step.actor.ask(step.message)
+        case Await():
+            return _awaited_here(step, runtime)
+        case TakeLane():
+            return _lane_here(step, runtime)
+        case HandOver():
+            raise AssertionError("a hand-over is not performed")
+        case _:
+            assert_never(step)
+
+
+def _awaited_here(step: Await, runtime: Runtime) -> Any:
+    task = runtime.loop.run(step.awaitable, step.context)
+    step.limit.on_cut(task.cancel)
+    try:
+        return task.result(timeout=step.limit.remaining())
+    except CancelledError:
+        raise TimeoutError("the call was cancelled") from None
+    finally:
+        # After an answer this does nothing; after a timeout or an interrupt it ends the task.
+        task.cancel()
+        step.limit.on_cut(None)
+
+
+def _lane_here(step: TakeLane, runtime: Runtime) -> Lane | None:
+    arrived: SimpleQueue[Lane | None] = SimpleQueue()
+    claim = Claim(arrived.put)
+    step.limit.on_cut(lambda: _give_up(claim))
+    try:
+        enrol(claim, step.lanes)
+        lane: Lane | None = runtime.clock.wait(arrived, step.limit.remaining())
+        return lane
+    except Empty:
+        claim.settle(None)
+        return arrived.get_nowait()
+    except BaseException:
+        if not claim.settle(None) and (won := arrived.get_nowait()) is not None:
+            won.give_back()
+        raise
+    finally:
+        step.limit.on_cut(None)
+
+
+def _give_up(claim: Claim) -> None:
+    claim.settle(None)
+
+
+class PooledWalk:
+    """Runs a walk on whatever worker is free, and on none while it waits for a lane or an awaitable.
+
+    ``settle(value, error)`` is called once, with the walk's value or what it raised.
+    """
+
+    __slots__ = ("_handed", "_runtime", "_settle", "_walk")
+
+    def __init__(
+        self, walk: Walk, runtime: Runtime, handed: Handed, settle: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        self._walk = walk
+        self._runtime = runtime
+        self._handed = handed
+        self._settle = settle
+
+    def __call__(self) -> None:
+        self._go(None, None)
+
+    def _go(self, value: Any, error: Exception | None) -> None:
+        walk = self._walk
+        try:
+            while True:
+                step = walk.send(value) if error is None else walk.throw(error)
+                value = error = None
+                match step:
+                    case HandOver():
+                        answer = self._handed(walk, step)
+                        break
+                    case Await():
+                        self._park_for_task(step)
+                        return
+                    case TakeLane():
+                        self._park_for_lane(step)
+                        return
+                    case Call() | Ask():
+                        try:
+                            value = _performed_here(step, self._runtime)
+                        except Exception as raised:
+                            error = raised
+                    case _:
+                        assert_never(step)
+        except StopIteration as end:
+            answer = end.value
+        except BaseException as raised:
+            walk.close()
+            self._settle(None, raised)
+            return
+        self._settle(answer, None)
+
+    def _park_for_task(self, step: Await) -> None:
+        task = self._runtime.loop.run(step.awaitable, step.context)
+        step.limit.on_cut(task.cancel)
+        alarm = self._runtime.alarms.at(step.limit.until, partial(_cancel, task))
+
+        def ended(task: "Future[Any]") -> None:
+            alarm.cancel()
+            step.limit.on_cut(None)
+            self._runtime.workers.resume(partial(self._go_on_from, task))
+
+        task.add_done_callback(ended)
+
+    def _go_on_from(self, task: "Future[Any]") -> None:
+        try:
+            value, error = task.result(timeout=0), None
+        except CancelledError:
+            value, error = None, TimeoutError("the call was cancelled")
+        except Exception as raised:
+            value, error = None, raised
+        self._go(value, error)
+
+    def _park_for_lane(self, step: TakeLane) -> None:
+        alarm: Alarmed | None = None
+
+        def wake(lane: Lane | None) -> None:
+            step.limit.on_cut(None)
+            if alarm is not None:
+                alarm.cancel()
+            self._runtime.workers.resume(partial(self._go, lane, None))
+
+        claim = Claim(wake)
+        if step.limit.until != math.inf:
+            alarm = self._runtime.alarms.at(step.limit.until, partial(_give_up, claim))
+        # Left before standing in line: once enrolled, another thread may be walking already.
+        step.limit.on_cut(lambda: _give_up(claim))
+        enrol(claim, step.lanes)
+
+
+def _cancel(task: "Future[Any]") -> None:
+    task.cancel()

@@ -1,0 +1,224 @@
+"""Worker threads that come on demand and go when idle.
+
+Idle workers are counted by tokens in a queue, and the count is exact: at any time the tokens there, plus the items
+whose token was taken (``paid``) and that no worker has received yet, equal the workers that have registered as idle.
+A worker keeps that balance whatever item it gets:
+
+    got a paid item,   registered   the item was for a worker like it: no longer registered
+    got a paid item,   unregistered it took what an idle worker was meant to get: puts that worker's token back
+    got an unpaid one, registered   takes its own token back; if somebody was quicker, a paid item is on its way to
+                                    a worker that is busy now, so another worker is born for it
+
+An idle counter with a timed ``get`` was seen to strand work; this cannot.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Final, NamedTuple
+
+from loguru import logger
+
+from turnout.clock import Clock
+from turnout.errors import RouterBusyError, RouterClosedError
+
+Task = Callable[[], None]
+
+
+class _Item(NamedTuple):
+    task: Task | None
+    paid: bool
+    from_door: bool
+
+
+#: An item that only makes a worker look up: whether it is to retire.
+_NUDGE: Final = None
+
+
+class WorkerPool:
+    """Grows to ``max_workers``; at most ``max_queue`` tasks wait at the door."""
+
+    def __init__(
+        self, name: str, *, max_workers: int, max_queue: int, idle_seconds: float, clock: Clock
+    ) -> None:
+        self._name = name
+        self._idle_seconds = idle_seconds
+        self._clock = clock
+        self._items: SimpleQueue[_Item] = SimpleQueue()
+        self._door: SimpleQueue[None] = SimpleQueue()
+        self._idle: SimpleQueue[None] = SimpleQueue()
+        self._unborn: SimpleQueue[None] = SimpleQueue()
+        self._retiring: SimpleQueue[None] = SimpleQueue()
+        self._max_queue = max_queue
+        self._max_workers = max_workers
+        self._threads: set[threading.Thread] = set()
+        self._closing = False
+        # Held only by those who resize, against each other; no caller of a call meets it.
+        self._resizing = threading.Lock()
+        for _ in range(max_queue):
+            self._door.put(None)
+        for _ in range(max_workers):
+            self._unborn.put(None)
+
+    @property
+    def max_workers(self) -> int:
+        return self._max_workers
+
+    @property
+    def workers(self) -> int:
+        """Threads alive now."""
+        return len(self._threads)
+
+    @property
+    def waiting(self) -> int:
+        """Tasks at the door that no worker has taken yet."""
+        return self._max_queue - self._door.qsize()
+
+    def owns(self, thread: threading.Thread) -> bool:
+        return thread in self._threads
+
+    def start(self) -> None:
+        """Nothing to do: workers are born when work comes."""
+
+    def submit(self, task: Task, *, wait_seconds: float | None = 0.0) -> None:
+        """Queue a task. Where the door is full, wait up to ``wait_seconds`` (None: as long as it takes) for a place.
+
+        Raises ``RouterBusyError`` when no place came, ``RouterClosedError`` after ``stop``.
+        """
+        if self._closing:
+            raise RouterClosedError("the router is closed; build a new one")
+        try:
+            self._door.get_nowait()
+        except Empty:
+            self._wait_at_door(wait_seconds)
+        try:
+            self._put(task, from_door=True)
+        except BaseException:
+            self._door.put(None)
+            raise
+
+    def resume(self, task: Task) -> None:
+        """Queue the rest of work already admitted: never refused."""
+        self._put(task, from_door=False)
+
+    def resize(self, max_workers: int) -> None:
+        """Change the bound. Growing acts now; shrinking lets each surplus worker finish what it is doing."""
+        with self._resizing:
+            change = max_workers - self._max_workers
+            self._max_workers = max_workers
+            for _ in range(change):
+                if not _taken(self._retiring):
+                    self._unborn.put(None)
+            for _ in range(-change):
+                if not _taken(self._unborn):
+                    self._retiring.put(None)
+                    if _taken(self._idle):
+                        self._items.put(_Item(_NUDGE, True, False))
+        for _ in range(min(change, self._items.qsize())):
+            self._bear()
+
+    def stop(self, timeout_seconds: float) -> list[str]:
+        """Let what is queued be done, then end every worker; the names of those still busy."""
+        self._closing = True
+        for _ in range(self.workers):
+            self._retiring.put(None)
+            self._items.put(_Item(_NUDGE, False, False))
+        end = time.monotonic() + timeout_seconds
+        for thread in list(self._threads):
+            thread.join(max(end - time.monotonic(), 0.0))
+        return sorted(thread.name for thread in self._threads.copy() if thread.is_alive())
+
+    def _wait_at_door(self, wait_seconds: float | None) -> None:
+        try:
+            if wait_seconds == 0.0:
+                raise Empty
+            self._clock.wait(self._door, wait_seconds)
+        except Empty:
+            raise RouterBusyError(
+                f"{self._max_queue} calls are waiting already; submit later, pass block=True to wait for a place, "
+                "or raise PoolConfig.max_queue"
+            ) from None
+
+    def _put(self, task: Task, *, from_door: bool) -> None:
+        if _taken(self._idle):
+            self._items.put(_Item(task, True, from_door))
+        else:
+            self._bear()
+            self._items.put(_Item(task, False, from_door))
+
+    def _bear(self) -> None:
+        """A new worker, where one more is allowed."""
+        if not _taken(self._unborn):
+            return
+        number = self._max_workers - self._unborn.qsize()
+        thread = threading.Thread(target=self._work, name=f"{self._name}-worker-{number}", daemon=True)
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._threads.discard(thread)
+            self._unborn.put(None)
+            if not self._threads:
+                raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers") from error
+
+    def _work(self) -> None:
+        registered = False
+        try:
+            while True:
+                item, registered = self._next(registered)
+                if item is None:
+                    if _taken(self._idle):
+                        self._unborn.put(None)
+                        return
+                    continue
+                registered = self._balanced(item, registered)
+                if item.from_door:
+                    self._door.put(None)
+                if item.task is not _NUDGE:
+                    self._run(item.task)
+                    del item
+                if (self._closing or not registered) and _taken(self._retiring):
+                    return
+        finally:
+            self._threads.discard(threading.current_thread())
+
+    def _next(self, registered: bool) -> tuple[_Item | None, bool]:
+        """The next item (None after ``idle_seconds`` without one), and whether this worker is registered as idle."""
+        if not registered:
+            try:
+                return self._items.get_nowait(), False
+            except Empty:
+                self._idle.put(None)
+        try:
+            return self._clock.wait(self._items, self._idle_seconds), True
+        except Empty:
+            return None, True
+
+    def _balanced(self, item: _Item, registered: bool) -> bool:
+        """Whether this worker is still registered as idle after ``item``; see the head of the file."""
+        if item.paid:
+            if not registered:
+                self._idle.put(None)
+            return False
+        if registered and not _taken(self._idle):
+            self._bear()
+            return True
+        return False
+
+    def _run(self, task: Task) -> None:
+        try:
+            task()
+        except BaseException:
+            # Also SystemExit: a callback may raise anything, and the worker is not its to end.
+            logger.exception("work on {} raised", threading.current_thread().name)
+
+
+def _taken(tokens: "SimpleQueue[None]") -> bool:
+    if tokens.empty():
+        return False
+    try:
+        tokens.get_nowait()
+    except Empty:
+        return False
+    return True

@@ -1,0 +1,57 @@
+"""What a walk asks of whoever drives it."""
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from typing import Any
+
+from turnout.deadline import Limit
+from turnout.runtime.contract import ActorRef
+from turnout.runtime.lane import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call ``function(request, limit)`` in ``context``; sent back: its value, or thrown: what it raised."""
+
+    function: Callable[[Any, Limit], Any]
+    request: Any
+    limit: Limit
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Await on the loop until the limit; sent back or thrown as for a call. A cut cancels the task."""
+
+    awaitable: Awaitable[Any]
+    limit: Limit
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask an actor; sent back: its reply."""
+
+    actor: ActorRef
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLane:
+    """Wait for a token of any of ``lanes``; sent back: the lane, or None once the limit is over or was cut."""
+
+    lanes: Sequence[Lane]
+    limit: Limit
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Hand ``value`` to the caller with the rest of this walk; sent back, by whoever then drives it: what became of
+    ``value``."""
+
+    value: Any
+
+
+Step = Call | Await | Ask | TakeLane | HandOver
+Walk = Generator[Step, Any, Any]

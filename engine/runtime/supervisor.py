@@ -1,0 +1,40 @@
+"""The owner of every thread: what starts first ends last, and what will not end is named."""
+
+import time
+from typing import Protocol
+
+from turnout.errors import ThreadsStillRunningError
+
+
+class Owned(Protocol):
+    """Something with threads of its own."""
+
+    def start(self) -> None:
+        """Start, or be ready to start at first use."""
+
+    def stop(self, timeout_seconds: float) -> list[str]:
+        """End within about ``timeout_seconds``; the names of threads that did not."""
+
+
+class Supervisor:
+    """Starts parts in the order given and stops them in reverse. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._parts: list[Owned] = []
+
+    def own(self, part: Owned) -> None:
+        """Start ``part`` and answer for it from now on."""
+        part.start()
+        self._parts.append(part)
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Stop everything, sharing ``timeout_seconds`` (real time: threads end in real time).
+
+        Raises ``ThreadsStillRunningError`` naming the threads that did not end; the others did.
+        """
+        end = time.monotonic() + timeout_seconds
+        unended: list[str] = []
+        while self._parts:
+            unended += self._parts.pop().stop(max(end - time.monotonic(), 0.0))
+        if unended:
+            raise ThreadsStillRunningError(unended)

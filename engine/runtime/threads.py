@@ -1,0 +1,46 @@
+"""The runtime made of threads."""
+
+import threading
+
+from turnout.clock import Clock
+from turnout.runtime.actor import Actor, Behaviour
+from turnout.runtime.loop import EventLoop
+from turnout.runtime.pool import WorkerPool
+from turnout.runtime.supervisor import Supervisor
+from turnout.runtime.timer import Timer
+
+
+class ThreadRuntime:
+    """Owns every thread of one router, named ``turnout-<router>-<part>``."""
+
+    def __init__(
+        self, router_name: str, *, max_workers: int, max_queue: int, idle_seconds: float, clock: Clock
+    ) -> None:
+        self.clock = clock
+        self._prefix = f"turnout-{router_name}"
+        self._supervisor = Supervisor()
+        self.workers = WorkerPool(
+            self._prefix, max_workers=max_workers, max_queue=max_queue, idle_seconds=idle_seconds, clock=clock
+        )
+        self.alarms = Timer(f"{self._prefix}-timer", clock)
+        self.loop = EventLoop(f"{self._prefix}-loop")
+
+    def actor(
+        self, name: str, behaviour: Behaviour, *, capacity: int = 10_000, outlives: bool = False
+    ) -> Actor:
+        actor = Actor(
+            f"{self._prefix}-{name}", behaviour, clock=self.clock, capacity=capacity, outlives=outlives
+        )
+        self._supervisor.own(actor)
+        return actor
+
+    def start(self) -> None:
+        """Own the parts that give work to actors: started after them, they end before them."""
+        for part in (self.alarms, self.loop, self.workers):
+            self._supervisor.own(part)
+
+    def stop(self, timeout_seconds: float) -> None:
+        self._supervisor.stop(timeout_seconds)
+
+    def owns_this_thread(self) -> bool:
+        return self.workers.owns(threading.current_thread())

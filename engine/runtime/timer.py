@@ -1,0 +1,83 @@
+"""One thread that calls back at given times, earliest first."""
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+
+from loguru import logger
+
+from turnout.clock import Clock
+from turnout.runtime.once import Once
+
+
+@dataclass(order=True, slots=True)
+class Alarm:
+    """One entry. ``cancel`` may come from any thread; the entry is dropped when its time comes."""
+
+    at: float
+    number: int
+    callback: Callable[[], None] | None = field(compare=False)
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class Timer:
+    """Calls back on its own thread, on the injected clock. Callbacks must be short: they hand work on, they do none.
+
+    Bounded by its users: an invocation that waits holds one entry. The thread starts with the first entry.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name = name
+        self._clock = clock
+        self._arrivals: SimpleQueue[Alarm | None] = SimpleQueue()
+        self._numbers = itertools.count()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._first_use = Once()
+
+    def start(self) -> None:
+        """Nothing to do: the thread starts with the first entry."""
+
+    def at(self, instant: float, callback: Callable[[], None]) -> Alarm:
+        """Call ``callback`` once the clock shows ``instant``."""
+        alarm = Alarm(instant, next(self._numbers), callback)
+        self._arrivals.put(alarm)
+        if self._first_use():
+            self._thread.start()
+        return alarm
+
+    def stop(self, timeout_seconds: float) -> list[str]:
+        """End; entries still waiting are dropped."""
+        if self._first_use():
+            return []
+        self._arrivals.put(None)
+        self._thread.join(timeout_seconds)
+        return [self.name] if self._thread.is_alive() else []
+
+    def _run(self) -> None:
+        waiting: list[Alarm] = []
+        while True:
+            rest = max(waiting[0].at - self._clock.monotonic(), 0.0) if waiting else None
+            try:
+                alarm = self._clock.wait(self._arrivals, rest)
+            except Empty:
+                self._ring(waiting)
+                continue
+            if alarm is None:
+                return
+            heapq.heappush(waiting, alarm)
+
+    def _ring(self, waiting: list[Alarm]) -> None:
+        now = self._clock.monotonic()
+        while waiting and waiting[0].at <= now:
+            callback = heapq.heappop(waiting).callback
+            if callback is None:
+                continue
+            try:
+                callback()
+            except Exception:
+                logger.exception("a callback of {} raised", self.name)

@@ -1,0 +1,211 @@
+"""The stream that a caller reads, and what becomes of streams that nobody reads to their end."""
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from queue import SimpleQueue
+from typing import Any, Final, Self
+
+from loguru import logger
+
+from turnout.calls import Report
+from turnout.decisions.walk import StreamEnd
+from turnout.invocation import OpenedStream, Progress
+from turnout.runtime.contract import Runtime
+from turnout.runtime.drivers import walk_here
+from turnout.runtime.once import Once
+from turnout.runtime.steps import HandOver, Walk
+
+
+class Reading:
+    """One stream being read: drives the rest of its walk whenever the provider's stream ends or breaks."""
+
+    def __init__(self, walk: Walk, opened: OpenedStream, runtime: Runtime) -> None:
+        self.progress: Progress = opened.progress
+        self.over = False
+        self._walk = walk
+        self._runtime = runtime
+        self._open(opened)
+
+    def _open(self, opened: OpenedStream) -> None:
+        self.stream = opened.stream
+        self._started = opened.started
+        self._chunks = 0
+        self._first_seconds: float | None = None
+
+    def next_chunk(self) -> Any:
+        """The next chunk, from whichever provider is answering; StopIteration after the end."""
+        while not self.over:
+            try:
+                chunk = next(self.stream)
+            except StopIteration:
+                self._go_on(None)
+            except Exception as error:
+                self._go_on(error)
+            else:
+                if not self._chunks:
+                    self._first_seconds = self._runtime.clock.monotonic() - self._started
+                self._chunks += 1
+                return chunk
+        raise StopIteration
+
+    def close(self) -> None:
+        """End it now. Final and idempotent; never a restart."""
+        if self.over:
+            return
+        self.over = True
+        self.stream.close()
+        walk_here(self._walk, self._runtime, self._handed_late, self._ended(None, closed=True))
+
+    def _go_on(self, error: Exception | None) -> None:
+        self.stream.close()
+        end = self._ended(error, closed=False)
+        # Over unless the walk hands over another stream; also when it raises.
+        self.over = True
+        walk_here(self._walk, self._runtime, self._handed, end)
+
+    def _ended(self, error: Exception | None, *, closed: bool) -> StreamEnd:
+        given = self._chunks > 0 and self.stream.has_content
+        return StreamEnd(self._chunks, self.stream.completed, given, self._first_seconds, error, closed)
+
+    def _handed(self, walk: Walk, step: HandOver) -> None:
+        opened: OpenedStream = step.value
+        self._open(opened)
+        self.over = False
+        restart = opened.restart
+        if restart is None or not restart.chunks_yielded:
+            return
+        on_restart = self.progress.invocation.on_restart
+        if on_restart is None:
+            logger.warning(
+                "a stream of {} broke before its content; {} starts over", restart.failed_provider, restart.next_provider
+            )
+            return
+        try:
+            on_restart(restart)
+        except BaseException:
+            # Nobody has discarded what came before, so nothing may follow it.
+            self.close()
+            raise
+
+    def _handed_late(self, walk: Walk, step: HandOver) -> None:
+        raise AssertionError("a closed stream is never restarted")
+
+
+class RouterStream:
+    """The SDK's own chunks, in order, unbuffered, with the router still watching.
+
+    A stream that breaks before its content is started over on the next provider; after content, only where
+    ``on_restart`` was given, which is told what to discard. For one consumer: one thread reads it. Close it, or use it
+    as a context manager, when leaving before its end.
+    """
+
+    def __init__(self, reading: Reading, registry: "StreamRegistry") -> None:
+        self._reading = reading
+        self._registry = registry
+        self._ticket = registry.hold(reading)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        reading = self._reading
+        try:
+            return reading.next_chunk()
+        finally:
+            if reading.over:
+                self._registry.release(self._ticket)
+
+    @property
+    def usage(self) -> Any:
+        """The SDK's own usage object of the provider that is answering; None where none came (yet)."""
+        return self._reading.stream.usage
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started over on another provider."""
+        return self._reading.progress.restarts
+
+    def report(self) -> Report:
+        """Who answered, every attempt and exclusion so far."""
+        return self._reading.progress.report()
+
+    def close(self) -> None:
+        """Release the provider's connection; iterating stops. Success counts only if the end mark had come."""
+        try:
+            self._reading.close()
+        finally:
+            self._registry.release(self._ticket)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # Only a ticket: closing an SDK's stream inside garbage collection can wait for a lock this thread holds.
+        if not self._reading.over:
+            self._registry.abandon(self._ticket)
+
+
+_CLOSE: Final = -1
+_LOOK: Final = -2
+
+
+class StreamRegistry:
+    """Holds every open stream, so that one let go is still closed: by the reaper, a thread that starts with the first.
+
+    After ``stop`` the reaper stays until the last stream in a caller's hands has ended, then runs ``when_empty``.
+    Bounded by the streams that callers hold.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._numbers = count()
+        self._open: dict[int, Reading] = {}
+        self._tickets: SimpleQueue[int] = SimpleQueue()
+        self._first_use = Once()
+        self._closing = False
+        self._when_empty: Callable[[], None] = lambda: None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def hold(self, reading: Reading) -> int:
+        ticket = next(self._numbers)
+        self._open[ticket] = reading
+        if self._first_use():
+            self._thread.start()
+        return ticket
+
+    def release(self, ticket: int) -> None:
+        if self._open.pop(ticket, None) is not None and self._closing:
+            self._tickets.put(_LOOK)
+
+    def abandon(self, ticket: int) -> None:
+        """Leave a stream to the reaper. Safe inside garbage collection: one queue put."""
+        self._tickets.put(ticket)
+
+    def stop(self, when_empty: Callable[[], None]) -> None:
+        """Run ``when_empty`` once no stream is open. Does not wait for that."""
+        self._when_empty = when_empty
+        if self._first_use():
+            when_empty()
+            return
+        self._closing = True
+        self._tickets.put(_CLOSE)
+        if not self._open:
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        while not (self._closing and not self._open):
+            reading = self._open.pop(self._tickets.get(), None)
+            if reading is None:
+                continue
+            try:
+                reading.close()
+            except Exception as error:
+                logger.debug("an abandoned stream did not close cleanly: {!r}", error)
+        self._when_empty()

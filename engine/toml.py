@@ -1,0 +1,82 @@
+"""A router's settings from a TOML file."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from turnout.calls import StreamFailurePolicy
+from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, Settings
+from turnout.errors import ConfigError
+from turnout.policies.preference import PreferencePolicy
+from turnout.policies.round_robin import RoundRobinPolicy
+from turnout.storage.contract import MetricsStore
+
+
+class StoreSettings(Settings):
+    """``[metrics_store]``: where the ledger is kept. ``path`` may start with ``~``; DuckDB's has a default."""
+
+    backend: Literal["duckdb", "sqlite", "none"] = "duckdb"
+    path: str | None = None
+
+
+class RouterSettings(Settings):
+    """A whole router file."""
+
+    metrics_scope: str = "default"
+    policy: Literal["round_robin", "preference"] = "round_robin"
+    default_timeout_seconds: float | None = Field(default=None, gt=0)
+    stream_failure_policy: StreamFailurePolicy = StreamFailurePolicy.RESTART
+    providers: tuple[ProviderConfig, ...] = Field(min_length=1)
+    health: HealthConfig = Field(default_factory=HealthConfig)
+    pool: PoolConfig = Field(default_factory=PoolConfig)
+    ledger: LedgerConfig = Field(default_factory=LedgerConfig)
+    metrics_store: StoreSettings | None = None
+
+
+def settings_from_toml(path: Path) -> dict[str, Any]:
+    """The constructor arguments of a ``ProviderRouter`` that a file describes.
+
+    Raises ``ConfigError`` naming the file and the field.
+    """
+    try:
+        with path.expanduser().open("rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; give the path of a router file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    try:
+        settings = RouterSettings(**table)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    arguments: dict[str, Any] = {
+        "providers": settings.providers,
+        "metrics_scope": settings.metrics_scope,
+        "policy": PreferencePolicy() if settings.policy == "preference" else RoundRobinPolicy(),
+        "default_timeout_seconds": settings.default_timeout_seconds,
+        "stream_failure_policy": settings.stream_failure_policy,
+        "health": settings.health,
+        "pool": settings.pool,
+        "ledger": settings.ledger,
+    }
+    if settings.metrics_store is not None:
+        arguments["metrics_store"] = _store(settings.metrics_store, path)
+    return arguments
+
+
+def _store(settings: StoreSettings, file: Path) -> MetricsStore | None:
+    match settings.backend:
+        case "none":
+            return None
+        case "duckdb":
+            from turnout.storage.duckdb import DuckDBMetricsStore
+
+            return DuckDBMetricsStore(settings.path)
+        case "sqlite":
+            if settings.path is None:
+                raise ConfigError(f"{file}: metrics_store.path is needed for sqlite")
+            from turnout.storage.sqlite import SQLiteMetricsStore
+
+            return SQLiteMetricsStore(settings.path)

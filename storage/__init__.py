@@ -1,0 +1,1 @@
+"""Stores: where the ledger's rows are kept."""

@@ -1,0 +1,32 @@
+"""What the ledger asks of a place where rows are kept."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from turnout.storage.rows import Row
+
+
+class MetricsStore(Protocol):
+    """Keeps rows. The ledger calls it from one thread; people may read it from theirs.
+
+    Every method raises ``StorageError`` for what goes wrong. A call may block: no invocation waits for it.
+    """
+
+    def record_attempts(self, rows: Sequence[Row]) -> None:
+        """Keep all of ``rows`` or none. A row whose ``attempt_id`` is already kept is passed over."""
+
+    def query_recent(
+        self,
+        *,
+        since: datetime,
+        metrics_scope: str | None = None,
+        provider_id: str | None = None,
+        model: str | None = None,
+        protocol: str | None = None,
+        call_type: str | None = None,
+    ) -> list[Row]:
+        """Rows that started at or after ``since`` (with a time zone) and match every filter given, oldest first."""
+
+    def close(self) -> None:
+        """Release the database. Idempotent."""
