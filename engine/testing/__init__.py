@@ -1,1 +1,1 @@
-
+"""Parts for testing what is built on turnout."""

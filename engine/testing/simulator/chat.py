@@ -35,15 +35,17 @@ class ChatRendering:
             body["usage"] = self._usage()
         return body
 
-    def events(self) -> Iterator[Event]:
+    def events(self, texts: int | None = None) -> Iterator[Event]:
         role: dict[str, Any] = {"role": "assistant", "content": "", "refusal": None}
         if self._reply.opening:
             yield Event(Part.OPENING, self._chunk(role))
-        for index, piece in enumerate(self._reply.pieces):
+        for index, piece in enumerate(self._reply.pieces[:texts]):
             said = {"content": piece}
             if index == 0 and not self._reply.opening:
                 said = {**role, **said}
             yield Event(Part.TEXT, self._chunk(said))
+        if texts is not None:
+            return
         yield Event(Part.FINISH, self._chunk({}, self._reply.finish_reason))
         if self._call.include_usage and self._reply.usage:
             yield Event(Part.USAGE, sse({**self._head, "choices": [], "usage": self._usage()}))

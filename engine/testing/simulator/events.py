@@ -32,8 +32,8 @@ class Rendering(Protocol):
     def body(self, *, finished: bool = True) -> Mapping[str, Any]:
         """The plain JSON answer; `finished=False` leaves out whatever says that it is whole."""
 
-    def events(self) -> Iterator[Event]:
-        """The whole stream of a healthy answer."""
+    def events(self, texts: int | None = None) -> Iterator[Event]:
+        """The stream of a healthy answer: whole, or its opening and so many texts and nothing after."""
 
     def error_event(self, message: str, error_type: str, code: str | None) -> bytes:
         """An event whose data is an object with an `error`."""

@@ -122,7 +122,6 @@ def _body_interval(behaviour: _Answering) -> float:
 
 def _shown(behaviour: _Answering, rendering: Rendering) -> Iterator[Event]:
     """The events of the healthy stream that this behaviour lets through."""
-    events = rendering.events()
     match behaviour:
         case does.KeepAliveComments(after_chunks=None):
             return iter(())
@@ -134,25 +133,15 @@ def _shown(behaviour: _Answering, rendering: Rendering) -> Iterator[Event]:
             | does.InStreamError(after_chunks=int(count))
             | does.ErrorEvent(after_chunks=int(count))
         ):
-            return _until(events, count)
+            return rendering.events(count)
         case does.MalformedChunk(after_chunks=count):
-            return _with_malformed(events, count)
+            return _with_malformed(rendering.events(), count)
         case does.MissingDone():
-            return (event for event in events if event.part is not Part.DONE)
+            return (event for event in rendering.events() if event.part is not Part.DONE)
         case does.NoFinish():
-            return (event for event in events if event.part is not Part.FINISH)
+            return (event for event in rendering.events() if event.part is not Part.FINISH)
         case _:
-            return events
-
-
-def _until(events: Iterable[Event], texts: int) -> Iterator[Event]:
-    """The opening and so many texts; never an event that says that the stream is whole."""
-    for event in events:
-        if event.part is Part.TEXT:
-            texts -= 1
-        if texts < 0 or event.part not in (Part.OPENING, Part.TEXT):
-            return
-        yield event
+            return rendering.events()
 
 
 def _with_malformed(events: Iterable[Event], texts: int) -> Iterator[Event]:

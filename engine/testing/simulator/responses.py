@@ -38,16 +38,18 @@ class ResponsesRendering:
         self._said = list(self._reply.pieces)
         return self._response(self._status if finished else "in_progress")
 
-    def events(self) -> Iterator[Event]:
+    def events(self, texts: int | None = None) -> Iterator[Event]:
         if self._reply.opening:
             for data in self._opening():
                 yield Event(Part.OPENING, data)
-        for piece in self._reply.pieces:
+        for piece in self._reply.pieces[:texts]:
             self._said.append(piece)
             where = {"item_id": self._item_id, "output_index": 0, "content_index": 0}
             yield Event(
                 Part.TEXT, self._event("response.output_text.delta", **where, delta=piece, logprobs=[])
             )
+        if texts is not None:
+            return
         for data in self._closing():
             yield Event(Part.FINISH, data)
 

@@ -45,7 +45,8 @@ class Simulator:
     Each provider speaks OpenAI Chat Completions and Responses under `base_url(name)`. Use it as a context
     manager, or call `start()` and `stop()`; it runs once. With `port=0` the system chooses a free port;
     with `tls` (a server-side `ssl.SSLContext`) it speaks https. The log keeps the newest `log_bound`
-    requests of each provider. Asking for a provider that is not there raises ValueError.
+    requests of each provider; `on_ended` is told of each request that ends, on the server's thread, so it
+    must not block. Asking for a provider that is not there raises ValueError.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Simulator:
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         log_bound: int = LOG_BOUND,
+        on_ended: Callable[[LoggedRequest], None] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -63,7 +65,7 @@ class Simulator:
         if not listed or len(self._providers) != len(listed):
             raise ValueError("a simulator needs one provider or more, each with a name of its own")
         self._playbacks = {name: _Playback(as_script(each.script)) for name, each in self._providers.items()}
-        self._log = RequestLog(self._providers, monotonic, log_bound)
+        self._log = RequestLog(self._providers, monotonic=monotonic, bound=log_bound, on_ended=on_ended)
         self._now = now
         self._tls = tls
         self._port = port

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import cast
 
-import h11
 from turnout.testing.simulator.log import RequestLog, Ticket
 from turnout.testing.simulator.refusals import refusal
 from turnout.testing.simulator.steps import Ending, Finish, HangUp, Head, Pause, Piece, StayOpen, Step
+
+try:
+    import h11
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("the simulator needs h11: pip install 'turnout[cli]'", name="h11") from error
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
@@ -69,8 +73,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        # a pause on any unsent byte lets "flushed" mean that the kernel has it all
-        self._transport.set_write_buffer_limits(high=0)
+        # a pause on any unsent byte lets "flushed" mean that the kernel has all; TLS would not resume from 0
+        secure = self._transport.get_extra_info("ssl_object") is not None
+        self._transport.set_write_buffer_limits(high=1 if secure else 0)
         self._open_connections.add(self)
         self._log.connection_opened(self._identity)
 
@@ -212,7 +217,7 @@ class Connection(asyncio.Protocol):
     async def _send_piece(self, piece: Piece) -> None:
         if self._request is not None and self._request.method == b"HEAD":
             return
-        if self._chunked:
+        if self._chunked or piece.byte_interval_seconds:
             # the newest event is held until the next step, so an ending is logged before its last event
             await self._flush()
             await asyncio.sleep(0)
@@ -223,10 +228,12 @@ class Connection(asyncio.Protocol):
             await self._trickle(piece.byte_interval_seconds)
 
     async def _trickle(self, byte_interval_seconds: float) -> None:
+        """Sends what is held, byte by byte; the first at once, the last with whatever comes next."""
         waiting, self._held = self._held, bytearray()
         for index in range(len(waiting)):
-            await self._flush()
-            await asyncio.sleep(byte_interval_seconds)
+            if index:
+                await self._flush()
+                await asyncio.sleep(byte_interval_seconds)
             self._held += waiting[index : index + 1]
 
     async def _flush(self) -> None:
