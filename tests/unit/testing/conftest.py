@@ -9,6 +9,7 @@ from typing import Any
 
 import openai
 import pytest
+
 from turnout.testing.simulator import ScriptLike, SimulatedProvider, Simulator
 
 Simulate = Callable[..., Simulator]

@@ -16,6 +16,7 @@ from openai.types.responses import (
     ResponseTextDeltaEvent,
     ResponseTextDoneEvent,
 )
+
 from turnout.testing.simulator import Answer, SimulatedProvider, Simulator
 
 HELLO: Any = [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hello there"}]

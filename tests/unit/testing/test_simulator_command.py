@@ -11,6 +11,7 @@ from typing import Any
 
 import openai
 import pytest
+
 from turnout.cli.simulate import run_simulator
 
 pytest.importorskip("rich")

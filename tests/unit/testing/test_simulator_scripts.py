@@ -5,6 +5,7 @@ from typing import Any
 
 import openai
 import pytest
+
 from turnout.testing.simulator import (
     Answer,
     Behaviour,
