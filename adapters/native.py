@@ -68,8 +68,10 @@ class NativeProvider:
         self.config = config
         self._adapter_of = adapter_of
         self._usage_of = usage_of
-        self._protocol_supported = config.protocol in supported_protocols
         self._classifier = classifier
+        self._never = _never(config, supported_protocols)
+        # A key in the environment may change while we run; one in the configuration cannot.
+        self._keyed = config.api_key is not None and config.has_key()
         self._extras: dict[type, frozenset[str]] = {}
 
     @property
@@ -81,14 +83,12 @@ class NativeProvider:
 
     def refusal(self, request: NativeCall) -> tuple[FilterReason, str] | None:
         """Why this provider cannot take the call, or None where it can."""
+        if self._never is not None:
+            return self._never
         config = self.config
-        if not config.enabled:
-            return FilterReason.DISABLED, "disabled by its configuration (enabled=False)"
-        if not self._protocol_supported:
-            return FilterReason.UNSUPPORTED_PROTOCOL, f"no adapter for the protocol {config.protocol.value}"
         if config.protocol not in request.variants:
             return FilterReason.NO_MATCHING_VARIANT, f"the call has no variant for {config.protocol.value}"
-        if not config.has_key():
+        if not self._keyed and not config.has_key():
             where = f"the environment variable {config.api_key_env} is empty" if config.api_key_env else "none is set"
             return FilterReason.MISSING_API_KEY, f"no API key: {where}; set api_key or api_key_env"
         return None
@@ -150,3 +150,12 @@ class NativeProvider:
     def _without_key(self, text: str) -> str:
         key = self.config.resolved_key()
         return text if key is None else text.replace(key.get_secret_value(), "[key]")
+
+
+def _never(config: ProviderConfig, supported: Collection[ApiProtocol]) -> tuple[FilterReason, str] | None:
+    """Why a provider as configured can take no call at all."""
+    if not config.enabled:
+        return FilterReason.DISABLED, "disabled by its configuration (enabled=False)"
+    if config.protocol not in supported:
+        return FilterReason.UNSUPPORTED_PROTOCOL, f"no adapter for the protocol {config.protocol.value}"
+    return None

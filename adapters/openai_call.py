@@ -138,7 +138,9 @@ class OpenAIAdapter(ABC):
         if granted is None:
             return sent, False
         timeout = sent.get("timeout")
-        if hasattr(timeout, "as_dict") or (isinstance(timeout, int | float) and timeout < granted):
+        if timeout is not None and (
+            hasattr(timeout, "as_dict") or (isinstance(timeout, int | float) and timeout < granted)
+        ):
             # A timeout with parts needs no merging: each wait is clamped to the Limit anyway.
             return sent, False
         sent["timeout"] = granted

@@ -52,9 +52,11 @@ class OpenAIChatAdapter(OpenAIAdapter):
             return
         if isinstance(answer, str):
             raise self._seam.unreadable()
+        if getattr(answer, "choices", None):
+            return
         # Some servers put their errors under HTTP 200, where the SDK reads them as an answer without choices.
         error = getattr(answer, "error", None)
-        if error is not None and not getattr(answer, "choices", None):
+        if error is not None:
             raise self._seam.declared(error)
 
 

@@ -33,7 +33,6 @@ class WatchedStream(NormalizedStream):
         on_unreadable: Callable[[], None],
     ) -> None:
         self._native = native
-        self._chunks = iter(native)
         self._client = client
         self._watch = watch
         self._seam = seam
@@ -107,7 +106,7 @@ class WatchedStream(NormalizedStream):
             self._watch.limit.extend(self._idle_seconds)
             self._seconds = self._idle_seconds
         try:
-            chunk = next(self._chunks)
+            chunk = next(self._native)
             self._note(chunk)
         except StopIteration:
             self._at_end()

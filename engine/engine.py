@@ -90,6 +90,7 @@ class Engine:
         self._pending: dict[int, InvocationFuture] = {}
         self._ids = TimeOrderedIds(setup.clock, setup.rng)
         self._building = threading.Lock()
+        self._unbounded = Deadline.after(None, setup.clock)
         self._plant: Plant | None = self._built()
         living(self)
 
@@ -208,7 +209,7 @@ class Engine:
                 self._ids(),
                 request,
                 call_type,
-                Deadline.after(timeout, clock),
+                self._unbounded if timeout is None else Deadline.after(timeout, clock),
                 clock.monotonic(),
                 contextvars.copy_context(),
                 failure_policy,

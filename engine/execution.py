@@ -7,14 +7,14 @@ before the walk goes on to an answer, an error or the next provider.
 
 from collections.abc import Generator
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from turnout.actors.health import Failed, Health, Succeeded, exclusion_detail
 from turnout.actors.ledger import Ledger
 from turnout.actors.ordering import Ordering
 from turnout.adapters.contract import NormalizedStream
-from turnout.calls import Attempt, FilterReason, Identity, Outcome, Reason, StreamRestart
+from turnout.calls import Attempt, CallType, FilterReason, Identity, Outcome, Reason, StreamRestart
 from turnout.clock import Clock
 from turnout.deadline import Limit
 from turnout.decisions.circuit import Circuit, State
@@ -35,6 +35,9 @@ from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.policies.contract import RoutingContext
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Ask, Await, Call, HandOver, Step, TakeLane
+
+
+_CONTEXTS = {call_type: RoutingContext(call_type) for call_type in CallType}
 
 
 class Broken(NamedTuple):
@@ -67,11 +70,20 @@ class Execution:
 
     def walk(self, progress: Progress) -> Generator[Step, Any, Any]:
         """One invocation from plan to answer. Returns the answer; raises a ``TurnoutError`` where there is none."""
-        progress.queue_seconds = self.clock.monotonic() - progress.invocation.asked_at
-        remaining = yield from self._plan(progress)
+        invocation = progress.invocation
+        progress.queue_seconds = self.clock.monotonic() - invocation.asked_at
+        eligible = self._eligible(progress)
+        context = _CONTEXTS[invocation.call_type]
+        plan = self.ordering.plan(eligible, context)
+        if plan is None:
+            identities = [target.identity for target in eligible]
+            plan = yield from self.ordering.asked(eligible, identities, context)
+        remaining = list(plan)
         reason, broken = Reason.PRIMARY, None
         while True:
-            target = yield from self._next_target(remaining, progress)
+            target = self._next_target(remaining, progress)
+            if type(target) is list:
+                target = yield from self._waited(target, remaining, progress)
             if target is None:
                 raise _exhausted(progress)
             try:
@@ -91,8 +103,8 @@ class Execution:
                     self._refuse_to_go_on(progress)
                     raise _exhausted(progress)
 
-    def _plan(self, progress: Progress) -> Generator[Step, Any, list[Target]]:
-        """The eligible providers in the policy's order; those filtered out are noted with their reasons."""
+    def _eligible(self, progress: Progress) -> list[Target]:
+        """The providers that may be tried; those filtered out are noted with their reasons."""
         request = progress.invocation.request
         snapshot = self.health.snapshot
         eligible: list[Target] = []
@@ -104,41 +116,46 @@ class Execution:
                 eligible.append(target)
         if not eligible:
             raise NoEligibleProvidersError(progress.exclusions)
-        context = RoutingContext(progress.invocation.call_type)
-        identities = [target.identity for target in eligible]
-        plan = yield from self.ordering.plan(eligible, identities, context)
-        return list(plan)
+        return eligible
 
-    def _next_target(self, remaining: list[Target], progress: Progress) -> Generator[Step, Any, Target | None]:
-        """The first provider left that is not benched by now and has room; waits where all are full."""
-        while remaining:
-            self._refuse_to_go_on(progress)
-            snapshot = self.health.snapshot
-            full: list[Lane] = []
-            for target in remaining.copy():
-                if not snapshot.clean and self._benched(
-                    target, snapshot.circuits[target.provider_id], progress
-                ):
-                    remaining.remove(target)
-                elif target.lane is None or target.lane.try_take():
-                    remaining.remove(target)
-                    return target
-                else:
-                    full.append(target.lane)
-            if full:
-                limit = progress.under(Limit(progress.invocation.deadline.at, self.clock))
-                won: Lane | None = yield TakeLane(full, limit)
-                if won is None:
-                    self._refuse_to_go_on(progress, waiting_for="a free place at a provider")
-                else:
-                    # Health may have changed meanwhile: give it back and look at everything anew, at the head of
-                    # the line or not; a lane that has a free token now has one for this walk as well.
-                    target = next(target for target in remaining if target.lane is won)
-                    if self.health.snapshot.circuits[target.provider_id].admits(self.clock.monotonic()):
-                        remaining.remove(target)
-                        return target
-                    won.give_back()
-        return None
+    def _next_target(self, remaining: list[Target], progress: Progress) -> Target | list[Lane] | None:
+        """Take the first provider left that is not benched by now and has room. Where all that are left are full:
+        their lanes."""
+        self._refuse_to_go_on(progress)
+        snapshot = self.health.snapshot
+        full: list[Lane] = []
+        index = 0
+        while index < len(remaining):
+            target = remaining[index]
+            if not snapshot.clean and self._benched(target, snapshot.circuits[target.provider_id], progress):
+                del remaining[index]
+            elif target.lane is None or target.lane.try_take():
+                del remaining[index]
+                return target
+            else:
+                full.append(target.lane)
+                index += 1
+        return full or None
+
+    def _waited(
+        self, lanes: list[Lane], remaining: list[Target], progress: Progress
+    ) -> Generator[Step, Any, Target | None]:
+        """Wait for room at any provider left, and take it; None where all were benched meanwhile."""
+        while True:
+            limit = progress.under(Limit(progress.invocation.deadline.at, self.clock))
+            won: Lane | None = yield TakeLane(lanes, limit)
+            if won is None:
+                self._refuse_to_go_on(progress, waiting_for="room at a provider")
+                continue
+            target = next(target for target in remaining if target.lane is won)
+            if self.health.snapshot.circuits[target.provider_id].admits(self.clock.monotonic()):
+                remaining.remove(target)
+                return target
+            won.give_back()
+            found = self._next_target(remaining, progress)
+            if type(found) is not list:
+                return found
+            lanes = found
 
     def _attempt(
         self, target: Target, reason: Reason, progress: Progress, broken: Broken | None
@@ -146,14 +163,14 @@ class Execution:
         """One physical try, to the end of its stream where it opens one."""
         invocation = progress.invocation
         this = Try(self.ids(), target, reason, progress, self.health.snapshot.epoch, self.clock)
-        stream: NormalizedStream | None = None
+        stream = end = None
         try:
             value = yield Call(target.invoke, invocation.request, this.limit, invocation.context.copy())
             if hasattr(type(value), "__await__"):
                 value = yield Await(value, this.limit, invocation.context)
-            if isinstance(value, NormalizedStream):
+            if invocation.call_type is CallType.STREAMING and isinstance(value, NormalizedStream):
                 stream = value
-                end: StreamEnd = yield HandOver(
+                end = yield HandOver(
                     OpenedStream(stream, progress, this.started, _restart(broken, target, progress))
                 )
         except Exception as error:
@@ -163,43 +180,43 @@ class Execution:
             self._record(this.ended(self.clock.monotonic(), Outcome.IGNORED), progress)
             raise
         if stream is not None:
-            return (yield from self._stream_ended(this, stream, end))
-        return (yield from self._answered(this, value, None, target.usage(value)))
-
-    def _stream_ended(self, this: Try, stream: NormalizedStream, end: StreamEnd) -> Generator[Step, Any, Verdict]:
-        usage = this.target.usage(stream.usage)
-        match stream_outcome(end):
-            case Outcome.OK:
-                return (yield from self._answered(this, None, end, usage))
-            case Outcome.IGNORED:
-                self._record(this.ended(self.clock.monotonic(), Outcome.IGNORED, None, usage, end), this.progress)
-                return Verdict(Next.ANSWER)
-            case _:
-                return (yield from self._failed(this, end.error or _unfinished(this.target, end), end))
-
-    def _answered(
-        self, this: Try, value: Any, end: StreamEnd | None, usage: Any
-    ) -> Generator[Step, Any, Verdict]:
-        """An answer, if the provider's own judgement lets it pass."""
-        target, progress = this.target, this.progress
-        attempt = this.ended(self.clock.monotonic(), Outcome.OK, None, usage, end)
+            outcome, usage = stream_outcome(end), target.usage(stream.usage)
+            if outcome is Outcome.FAILED:
+                return (yield from self._failed(this, end.error or _unfinished(target, end), end))
+            value = None
+        else:
+            outcome, usage = Outcome.OK, target.usage(value)
+        attempt = this.ended(self.clock.monotonic(), outcome, None, usage, end)
         if end is None:
-            try:
-                outcome = target.assess(value, attempt)
-            except Exception as error:
-                return (yield from self._failed(this, error, None, Fault.TERMINAL))
-            if outcome is not Outcome.OK:
-                if outcome is not Outcome.DEGRADED:
-                    invalid = ValueError(f"{named(target.identity.name, target.provider_id)} judged its answer {outcome}")
-                    return (yield from self._failed(this, invalid, None, Fault.INVALID_RESULT))
-                attempt = replace(attempt, outcome=outcome)
+            judged = self._judged(target, value, attempt)
+            if type(judged) is not Attempt:
+                return (yield from self._failed(this, *judged))
+            attempt = judged
         self._record(attempt, progress)
+        if outcome is Outcome.IGNORED:
+            return Verdict(Next.ANSWER)
         progress.answered_by = target.identity
         snapshot = self.health.snapshot
         if not snapshot.clean and not snapshot.circuits[target.provider_id].clean:
-            change = yield Ask(self.health.actor, Succeeded(target.provider_id, this.epoch))
-            self.health.announce(change)
+            self.health.announce((yield Ask(self.health.actor, Succeeded(target.provider_id, this.epoch))))
         return Verdict(Next.ANSWER, value)
+
+    def _judged(
+        self, target: Target, value: Any, attempt: Attempt
+    ) -> Attempt | tuple[Exception, None, Fault]:
+        """The attempt as its provider judges its answer, or what a refused answer fails with."""
+        try:
+            outcome = target.assess(value, attempt)
+        except Exception as error:
+            return error, None, Fault.TERMINAL
+        match outcome:
+            case Outcome.OK:
+                return attempt
+            case Outcome.DEGRADED:
+                return attempt._replace(outcome=outcome)
+            case _:
+                who = named(target.identity.name, target.provider_id)
+                return ValueError(f"{who} judged its own answer {outcome!r}"), None, Fault.INVALID_RESULT
 
     def _failed(
         self, this: Try, error: Exception, end: StreamEnd | None, fault: Fault | None = None

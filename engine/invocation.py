@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnout.adapters.contract import NormalizedStream
 from turnout.calls import (
@@ -46,8 +46,7 @@ class Target:
     lane: Lane | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(NamedTuple):
     """One thing a caller asked for. ``asked_at`` is monotonic."""
 
     key: int

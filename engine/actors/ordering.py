@@ -67,17 +67,26 @@ class Ordering:
             self._learning = Learning(policy, self._fixed)
             self._observers = runtime.actor("ordering", self._learning)
 
-    def plan(
+    def plan(self, eligible: Sequence[RankedT], context: RoutingContext) -> Sequence[RankedT] | None:
+        """The providers to try, in order; None where the policy must be asked for them (``asked``)."""
+        if self._asked is not None:
+            return None
+        ranking = self._fixed if self._learning is None else self._learning.ranking
+        try:
+            chosen = ranking.plan(eligible, context, next(self._tickets))
+            return chosen if self._built_in else _only(chosen, eligible)
+        except Exception as error:
+            self._warn(error)
+            return eligible
+
+    def asked(
         self, eligible: Sequence[RankedT], identities: Sequence[Identity], context: RoutingContext
     ) -> Generator[Step, Any, Sequence[RankedT]]:
-        """The providers to try, in order: a part of a walk. ``identities`` are those of ``eligible``, in step."""
+        """The same from a custom policy, as a part of a walk. ``identities`` are those of ``eligible``, in step."""
+        assert self._asked is not None
         try:
-            if self._asked is not None:
-                chosen: Sequence[Any] = yield Ask(self._asked, Order(tuple(identities), context))
-            else:
-                ranking = self._fixed if self._learning is None else self._learning.ranking
-                chosen = ranking.plan(eligible, context, next(self._tickets))
-            return chosen if self._built_in else _only(chosen, eligible)
+            chosen = yield Ask(self._asked, Order(tuple(identities), context))
+            return _only(chosen, eligible)
         except Exception as error:
             self._warn(error)
             return eligible

@@ -2,16 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import Context
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnout.deadline import Limit
 from turnout.runtime.contract import ActorRef
 from turnout.runtime.lane import Lane
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """Call ``function(request, limit)`` in ``context``; sent back: its value, or thrown: what it raised."""
 
     function: Callable[[Any, Limit], Any]
@@ -20,8 +18,7 @@ class Call:
     context: Context
 
 
-@dataclass(frozen=True, slots=True)
-class Await:
+class Await(NamedTuple):
     """Await on the loop until the limit; sent back or thrown as for a call. A cut cancels the task."""
 
     awaitable: Awaitable[Any]
@@ -29,24 +26,21 @@ class Await:
     context: Context
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """Ask an actor; sent back: its reply."""
 
     actor: ActorRef
     message: Any
 
 
-@dataclass(frozen=True, slots=True)
-class TakeLane:
+class TakeLane(NamedTuple):
     """Wait for a token of any of ``lanes``; sent back: the lane, or None once the limit is over or was cut."""
 
     lanes: Sequence[Lane]
     limit: Limit
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(NamedTuple):
     """Hand ``value`` to the caller with the rest of this walk; sent back, by whoever then drives it: what became of
     ``value``."""
 

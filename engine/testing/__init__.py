@@ -1,1 +1,5 @@
-"""Parts for testing what is built on turnout."""
+"""What tests of turnout, and of code that uses it, are made of."""
+
+from turnout.testing.clock import ManualClock
+
+__all__ = ["ManualClock"]
