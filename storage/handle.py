@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
 from turnout.errors import StorageError, StorageLockedError
@@ -115,7 +115,10 @@ class Handle(Generic[C]):
                     "before forking, use SQLiteMetricsStore for several processes, or give this one another path"
                 )
             self._in_use = True
-            self._connection = self._opened()
+            try:
+                self._connection = self._opened()
+            finally:
+                self._in_use = self._connection is not None or bool(self._reads)
         return self._connection
 
     def _give_up(self) -> None:
@@ -139,7 +142,9 @@ class Handle(Generic[C]):
         """Come to rest, so that the child inherits no open connection."""
         if not self._ends_at_fork or not self._turn.acquire(timeout=_GRACE_SECONDS):
             return
-        self._gate.acquire()
+        if not self._gate.acquire(timeout=_GRACE_SECONDS):
+            self._turn.release()
+            return
         self._still = True
         self._give_up()
 
@@ -162,7 +167,7 @@ class Handle(Generic[C]):
 
 
 # Forking concerns the whole process, so what must hear of it is known to the whole process.
-_handles: "WeakSet[Handle[Connection]]" = WeakSet()
+_handles: "WeakSet[Handle[Any]]" = WeakSet()
 _inherited: set[str] = set()
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from turnout.errors import StorageError
+from turnout.storage.columns import COLUMNS
 from turnout.storage.filters import Filters
 from turnout.storage.rows import Row
 
@@ -77,9 +78,12 @@ def _as_kept(row: Row) -> Row:
     if row.started_at.tzinfo is None:
         raise StorageError("a row whose started_at has no time zone cannot be kept")
     try:
+        "".join(str(getattr(row, name)) for name in COLUMNS).encode()
         attempt_id, invocation_id = str(UUID(row.attempt_id)), str(UUID(row.invocation_id))
     except ValueError as error:
-        raise StorageError(f"a row whose identity is no UUID cannot be kept: {error}") from error
+        raise StorageError(
+            f"a row whose text or identity is no such thing cannot be kept: {error}"
+        ) from error
     return replace(
         row, attempt_id=attempt_id, invocation_id=invocation_id, started_at=row.started_at.astimezone(UTC)
     )

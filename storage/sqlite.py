@@ -102,7 +102,7 @@ class SQLiteMetricsStore:
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"the database {self.path} failed: {error}") from error
         except (TypeError, ValueError, OverflowError) as error:
-            raise StorageError(f"a row cannot be kept in {self.path}: {error}") from error
+            raise StorageError(f"a value does not fit the database {self.path}: {error}") from error
 
 
 def _connect(path: str, mode: str = "rw") -> sqlite3.Connection:
