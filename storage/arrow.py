@@ -8,31 +8,11 @@ import ctypes
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from operator import attrgetter
 from typing import Any, Final
 
-from turnout.storage.columns import COLUMNS, column
+from turnout.storage.columns import COLUMNS, LABELS, column, labelled
 from turnout.storage.rows import Row
 
-# Few combinations of these occur in a batch: they share one index column, and each has a dictionary of a few values.
-_LABELS: Final = (
-    "attempt_number",
-    "reason",
-    "metrics_scope",
-    "provider_id",
-    "provider_name",
-    "model",
-    "protocol",
-    "call_type",
-    "success",
-    "outcome",
-    "fault",
-    "stream_opened",
-    "billing_state",
-    "http_status",
-    "error_code",
-)
-_labels_of: Final = attrgetter(*_LABELS)
 _TEXT: Final = b"u"
 _TYPECODES: Final = {b"i": "i", b"l": "q", b"g": "d", b"c": "b", b"tsu:UTC": "q"}
 _NULLABLE: Final = 2
@@ -82,7 +62,9 @@ def _release_array(address: int) -> None:
 
 _Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _CALLBACKS: Final = (_Release(_release_schema), _Release(_release_array))
-_SCHEMA_RELEASE, _ARRAY_RELEASE = (ctypes.cast(callback, ctypes.c_void_p).value for callback in _CALLBACKS)
+_SCHEMA_RELEASE, _ARRAY_RELEASE = (
+    ctypes.cast(callback, ctypes.c_void_p).value for callback in _CALLBACKS
+)
 
 
 def _capsule(struct: ctypes.Structure, name: bytes) -> object:
@@ -94,7 +76,12 @@ def _capsule(struct: ctypes.Structure, name: bytes) -> object:
 
 def _format(name: str) -> bytes:
     kind = str(Row.__annotations__[name])
-    for word, code in (("datetime", b"tsu:UTC"), ("bool", b"c"), ("float", b"g"), ("int", b"l")):
+    for word, code in (
+        ("datetime", b"tsu:UTC"),
+        ("bool", b"c"),
+        ("float", b"g"),
+        ("int", b"l"),
+    ):
         if word in kind:
             return code
     return _TEXT
@@ -112,9 +99,14 @@ class RowBatch:
         self._columns: dict[str, _Column] = {}
         self._index = _Column(2)
         fields, arrays = zip(*(self._declare(name) for name in COLUMNS), strict=True)
-        self._schema = _Schema(b"+s", b"", None, 0, len(fields), _pointers(_Schema, fields))
+        self._schema = _Schema(
+            b"+s", b"", None, 0, len(fields), _pointers(_Schema, fields)
+        )
         self._whole = _Column(1)
-        self._whole.array.n_children, self._whole.array.children = len(arrays), _pointers(_Array, arrays)
+        self._whole.array.n_children, self._whole.array.children = (
+            len(arrays),
+            _pointers(_Array, arrays),
+        )
         self._schemas += [*fields, self._schema]
         self._arrays += [*arrays, self._whole.array]
 
@@ -122,12 +114,16 @@ class RowBatch:
         code = _format(name)
         schema = _Schema(code, name.encode(), None, _NULLABLE)
         own = self._columns[name] = _Column(3 if code == _TEXT else 2, code)
-        if name not in _LABELS:
+        if name not in LABELS:
             return schema, own.array
         self._schemas.append(schema)
         self._arrays.append(own.array)
-        indexed = _Schema(b"i", name.encode(), None, _NULLABLE, 0, None, ctypes.pointer(schema))
-        places = _Array(0, 0, 0, 2, 0, self._index.addresses, None, ctypes.pointer(own.array))
+        indexed = _Schema(
+            b"i", name.encode(), None, _NULLABLE, 0, None, ctypes.pointer(schema)
+        )
+        places = _Array(
+            0, 0, 0, 2, 0, self._index.addresses, None, ctypes.pointer(own.array)
+        )
         return indexed, places
 
     def __arrow_c_schema__(self) -> object:
@@ -135,7 +131,9 @@ class RowBatch:
             schema.release = _SCHEMA_RELEASE
         return _capsule(self._schema, b"arrow_schema")
 
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+    def __arrow_c_array__(
+        self, requested_schema: object = None
+    ) -> tuple[object, object]:
         for struct in self._arrays:
             struct.release = _ARRAY_RELEASE
         return self.__arrow_c_schema__(), _capsule(self._whole.array, b"arrow_array")
@@ -145,16 +143,14 @@ class RowBatch:
 
         Raises ``StorageError``, ``TypeError``, ``ValueError`` or ``OverflowError`` for a value that no column takes.
         """
-        combinations: dict[tuple[Any, ...], int] = {}
-        number = combinations.setdefault
-        index = array("i", [number(labels, len(combinations)) for labels in map(_labels_of, rows)])
-        labels = dict(zip(_LABELS, zip(*combinations, strict=True), strict=True))
+        places, combinations = labelled(rows)
+        labels = dict(zip(LABELS, zip(*combinations, strict=True), strict=True))
         for name, own in self._columns.items():
             own.fill(list(labels[name]) if name in labels else column(rows, name))
         for struct in self._arrays:
             if struct.dictionary:
                 struct.length = len(rows)
-        self._index.hold(len(rows), None, index)
+        self._index.hold(len(rows), None, array("i", places))
         self._whole.hold(len(rows), None)
 
 
@@ -179,14 +175,25 @@ class _Column:
             return
         text = "".join(values)
         encoded = text.encode()
-        lengths = map(len, values) if len(encoded) == len(text) else (len(value.encode()) for value in values)
-        self.hold(count, valid, array("i", accumulate(lengths, initial=0)), array("b", encoded))
+        lengths = (
+            map(len, values)
+            if len(encoded) == len(text)
+            else (len(value.encode()) for value in values)
+        )
+        self.hold(
+            count,
+            valid,
+            array("i", accumulate(lengths, initial=0)),
+            array("b", encoded),
+        )
 
     def hold(self, length: int, *buffers: "array[Any] | None") -> None:
         """Point at ``buffers``, the first of which says what is null, and keep them alive."""
         self.array.length = length
         self.array.null_count = 0 if buffers[0] is None else -1
-        self.addresses[:] = [None if buffer is None else buffer.buffer_info()[0] for buffer in buffers]
+        self.addresses[:] = [
+            None if buffer is None else buffer.buffer_info()[0] for buffer in buffers
+        ]
         self._memory = buffers
 
 

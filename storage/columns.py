@@ -11,7 +11,25 @@ from turnout.storage.filters import EPOCH, MICROSECOND
 from turnout.storage.rows import Row
 
 COLUMNS: Final = tuple(field.name for field in fields(Row))
-WIDTH: Final = len(COLUMNS)
+# Few combinations of these occur in a batch, so each combination is handed to a database once.
+LABELS: Final = (
+    "attempt_number",
+    "reason",
+    "metrics_scope",
+    "provider_id",
+    "provider_name",
+    "model",
+    "protocol",
+    "call_type",
+    "success",
+    "outcome",
+    "fault",
+    "stream_opened",
+    "billing_state",
+    "http_status",
+    "error_code",
+)
+_labels_of: Final = attrgetter(*LABELS)
 _GETTERS: Final = {name: attrgetter(name) for name in COLUMNS}
 _NUMBERS: Final = frozenset(
     name
@@ -28,6 +46,15 @@ def column(rows: Sequence[Row], name: str) -> list[Any]:
     if name in _NUMBERS:
         _refuse_unbounded(name, values)
     return values
+
+
+def labelled(rows: Sequence[Row]) -> tuple[list[int], list[tuple[Any, ...]]]:
+    """For each row the place of its combination of ``LABELS`` in the list of combinations, and that list."""
+    places: dict[tuple[Any, ...], int] = {}
+    place = places.setdefault
+    return [place(labels, len(places)) for labels in map(_labels_of, rows)], list(
+        places
+    )
 
 
 def _refuse_unbounded(name: str, values: Iterable[float | None]) -> None:

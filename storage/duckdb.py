@@ -32,7 +32,10 @@ class DuckDBMetricsStore:
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = resolved(DEFAULT_PATH if path is None else path)
         self._handle: Handle[DuckDBPyConnection] = Handle(
-            self.path, self._open, lambda connection: connection.cursor(), ends_at_fork=False
+            self.path,
+            self._open,
+            lambda connection: connection.cursor(),
+            ends_at_fork=False,
         )
         self._batch = RowBatch()
 
@@ -59,10 +62,14 @@ class DuckDBMetricsStore:
         """Rows that started at or after ``since`` and match every filter given, oldest first."""
         wanted = Filters(since, metrics_scope, provider_id, model, protocol, call_type)
         equal = wanted.equal
-        where = " AND ".join(["started_at >= make_timestamptz(?)", *(f"{name} = ?" for name in equal)])
+        where = " AND ".join(
+            ["started_at >= make_timestamptz(?)", *(f"{name} = ?" for name in equal)]
+        )
         sql = f"SELECT {_READ} FROM provider_attempts WHERE {where} ORDER BY started_at, attempt_id"
         with self._translated(), self._handle.reading() as cursor:
-            found = cursor.execute(sql, [wanted.since_microseconds, *equal.values()]).fetchall()
+            found = cursor.execute(
+                sql, [wanted.since_microseconds, *equal.values()]
+            ).fetchall()
         return [_row(values) for values in found]
 
     def release(self) -> None:
@@ -96,7 +103,9 @@ class DuckDBMetricsStore:
         except StorageError:
             raise
         except (TypeError, ValueError, OverflowError) as error:
-            raise StorageError(f"a value does not fit the database {self.path}: {error}") from error
+            raise StorageError(
+                f"a value does not fit the database {self.path}: {error}"
+            ) from error
         except OSError as error:
             raise StorageError(f"the database {self.path} failed: {error}") from error
         except _driver().Error as error:
@@ -110,7 +119,9 @@ def _insert(connection: "DuckDBPyConnection") -> None:
     try:
         connection.execute(f"INSERT INTO provider_attempts FROM {_INCOMING}")
     except _driver().ConstraintException:
-        connection.execute(f"INSERT INTO provider_attempts FROM {_INCOMING} ON CONFLICT DO NOTHING")
+        connection.execute(
+            f"INSERT INTO provider_attempts FROM {_INCOMING} ON CONFLICT DO NOTHING"
+        )
 
 
 def _driver() -> Any:
@@ -165,12 +176,15 @@ def _validate(connection: "DuckDBPyConnection", path: str) -> None:
         if table not in found:
             raise schema.mismatch(path, f"has no table {table}")
     versions = connection.execute(
-        "SELECT version FROM turnout_schema_versions WHERE component = ?", [schema.COMPONENT]
+        "SELECT version FROM turnout_schema_versions WHERE component = ?",
+        [schema.COMPONENT],
     ).fetchall()
     schema.refuse_other_version(path, [version for (version,) in versions])
     for table, parts in expected.items():
         if found[table] != parts:
-            raise schema.mismatch(path, f"has another table {table} than version {schema.VERSION}")
+            raise schema.mismatch(
+                path, f"has another table {table} than version {schema.VERSION}"
+            )
 
 
 def _shape(connection: "DuckDBPyConnection") -> dict[str, list[Any]]:

@@ -37,7 +37,12 @@ class Handle(Generic[C]):
     """
 
     def __init__(
-        self, path: str, opened: Callable[[], C], branched: Callable[[C], C], *, ends_at_fork: bool
+        self,
+        path: str,
+        opened: Callable[[], C],
+        branched: Callable[[C], C],
+        *,
+        ends_at_fork: bool,
     ) -> None:
         self.path = path
         self._opened = opened
@@ -195,4 +200,6 @@ def _in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    os.register_at_fork(
+        before=_before, after_in_parent=_in_parent, after_in_child=_in_child
+    )

@@ -13,7 +13,9 @@ from turnout.storage.filters import Filters
 from turnout.storage.rows import Row
 
 _REQUIRED = tuple(
-    name for name, kind in Row.__annotations__.items() if type(None) not in getattr(kind, "__args__", ())
+    name
+    for name, kind in Row.__annotations__.items()
+    if type(None) not in getattr(kind, "__args__", ())
 )
 _NUMBERS = tuple(
     name
@@ -53,7 +55,9 @@ class MemoryMetricsStore:
         with self._lock:
             self._check_open()
             rows = list(self._rows.values())
-        return sorted(filter(wanted.match, rows), key=lambda row: (row.started_at, row.attempt_id))
+        return sorted(
+            filter(wanted.match, rows), key=lambda row: (row.started_at, row.attempt_id)
+        )
 
     def release(self) -> None:
         """Nothing to give up: there is no file."""
@@ -79,11 +83,17 @@ def _as_kept(row: Row) -> Row:
         raise StorageError("a row whose started_at has no time zone cannot be kept")
     try:
         "".join(str(getattr(row, name)) for name in COLUMNS).encode()
-        attempt_id, invocation_id = str(UUID(row.attempt_id)), str(UUID(row.invocation_id))
+        attempt_id, invocation_id = (
+            str(UUID(row.attempt_id)),
+            str(UUID(row.invocation_id)),
+        )
     except ValueError as error:
         raise StorageError(
             f"a row whose text or identity is no such thing cannot be kept: {error}"
         ) from error
     return replace(
-        row, attempt_id=attempt_id, invocation_id=invocation_id, started_at=row.started_at.astimezone(UTC)
+        row,
+        attempt_id=attempt_id,
+        invocation_id=invocation_id,
+        started_at=row.started_at.astimezone(UTC),
     )

@@ -46,7 +46,11 @@ class Row:
 def row_of(attempt: Attempt, metrics_scope: str) -> Row:
     """The row of an attempt."""
     by, usage = attempt.by, attempt.usage
-    latency = attempt.elapsed_seconds if attempt.stream_opened is None else attempt.first_seconds
+    latency = (
+        attempt.elapsed_seconds
+        if attempt.stream_opened is None
+        else attempt.first_seconds
+    )
     return Row(
         attempt.attempt_id,
         attempt.invocation_id,
@@ -59,7 +63,9 @@ def row_of(attempt: Attempt, metrics_scope: str) -> Row:
         by.model,
         by.protocol,
         attempt.call_type.value,
-        None if attempt.outcome is Outcome.IGNORED else attempt.outcome in (Outcome.OK, Outcome.DEGRADED),
+        None
+        if attempt.outcome is Outcome.IGNORED
+        else attempt.outcome in (Outcome.OK, Outcome.DEGRADED),
         attempt.outcome.value,
         None if attempt.fault is None else attempt.fault.value,
         attempt.stream_opened,

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from functools import cache
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from turnout.errors import StorageError, StorageLockedError
 from turnout.storage import schema
-from turnout.storage.columns import COLUMNS, WIDTH, column
+from turnout.storage.columns import COLUMNS, LABELS, column, labelled
 from turnout.storage.files import create_private, resolved
 from turnout.storage.filters import EPOCH, Filters
 from turnout.storage.handle import Handle
@@ -30,7 +30,9 @@ class SQLiteMetricsStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = resolved(path)
-        self._handle = Handle(self.path, self._open, lambda _: _connect(self.path), ends_at_fork=True)
+        self._handle = Handle(
+            self.path, self._open, lambda _: _connect(self.path), ends_at_fork=True
+        )
 
     def record_attempts(self, rows: Sequence[Row]) -> None:
         """Keep all of ``rows`` or none. A row whose ``attempt_id`` is already kept is passed over."""
@@ -62,7 +64,9 @@ class SQLiteMetricsStore:
         where = " AND ".join(["started_at >= ?", *(f"{name} = ?" for name in equal)])
         sql = f"SELECT {', '.join(COLUMNS)} FROM provider_attempts WHERE {where} ORDER BY started_at, attempt_id"
         with self._translated(), self._handle.reading() as connection:
-            found = connection.execute(sql, (wanted.since_microseconds, *equal.values())).fetchall()
+            found = connection.execute(
+                sql, (wanted.since_microseconds, *equal.values())
+            ).fetchall()
         return [_row(values) for values in found]
 
     def release(self) -> None:
@@ -83,6 +87,8 @@ class SQLiteMetricsStore:
             _validate(connection, self.path)
             # Safe against a crash of the process; a crash of the machine may take the last commits, never the file.
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute(_LABELS_TABLE)
         except BaseException:
             connection.close()
             raise
@@ -93,7 +99,10 @@ class SQLiteMetricsStore:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            if error.sqlite_errorcode & 0xFF in (
+                sqlite3.SQLITE_BUSY,
+                sqlite3.SQLITE_LOCKED,
+            ):
                 raise StorageLockedError(
                     f"the database {self.path} was held by another process for {_BUSY_SECONDS:g} s; "
                     "try again later, or give the store another path"
@@ -102,7 +111,9 @@ class SQLiteMetricsStore:
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"the database {self.path} failed: {error}") from error
         except (TypeError, ValueError, OverflowError) as error:
-            raise StorageError(f"a value does not fit the database {self.path}: {error}") from error
+            raise StorageError(
+                f"a value does not fit the database {self.path}: {error}"
+            ) from error
 
 
 def _connect(path: str, mode: str = "rw") -> sqlite3.Connection:
@@ -121,25 +132,59 @@ def _build(path: str) -> None:
         connection.executescript(f"BEGIN;\n{schema.script('sqlite')}\nCOMMIT;")
 
 
+# What a row has for itself; the rest it shares with others of its batch.
+_OWN: Final = tuple(name for name in COLUMNS if name not in LABELS)
+_LABELS_TABLE: Final = (
+    f"CREATE TEMP TABLE batch_labels (place INTEGER PRIMARY KEY, {', '.join(LABELS)})"
+)
+
+
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
     # executemany gives up the GIL at every row: beside one busy thread that is a wait of 5 ms a row, 240 rows/s. A
-    # statement of many rows gives it up once. The sizes are powers of two, so that few statements are ever prepared.
-    done = 0
-    while done < len(rows):
-        size = min(_LARGEST_INSERT, 1 << (len(rows) - done).bit_length() - 1)
-        part = rows[done : done + size]
-        values: list[Any] = [None] * (size * WIDTH)
-        for place, name in enumerate(COLUMNS):
-            values[place::WIDTH] = column(part, name)
-        connection.execute(_statement(size), values)
+    # statement of many rows gives it up once. Most of the rest is binding values, so labels are bound once a batch.
+    places, combinations = labelled(rows)
+    labels = [list(values) for values in zip(*combinations, strict=True)]
+    connection.execute("DELETE FROM batch_labels")
+    _run(connection, _labels_statement, [list(range(len(combinations))), *labels])
+    _run(connection, _rows_statement, [places, *(column(rows, name) for name in _OWN)])
+
+
+def _run(
+    connection: sqlite3.Connection,
+    statement: Callable[[int], str],
+    columns: Sequence[Sequence[Any]],
+) -> None:
+    # Sizes are powers of two, so that few statements are ever prepared.
+    width, done, count = len(columns), 0, len(columns[0])
+    while done < count:
+        size = min(_LARGEST_INSERT, 1 << (count - done).bit_length() - 1)
+        values: list[Any] = [None] * (size * width)
+        for place, one in enumerate(columns):
+            values[place::width] = one[done : done + size]
+        connection.execute(statement(size), values)
         done += size
 
 
+def _values(rows: int, width: int) -> str:
+    one = f"({', '.join('?' * width)})"
+    return f"VALUES {', '.join([one] * rows)}"
+
+
 @cache
-def _statement(rows: int) -> str:
-    one = ", ".join("lower(?)" if name.endswith("_id") and name != "provider_id" else "?" for name in COLUMNS)
-    values = ", ".join([f"({one})"] * rows)
-    return f"INSERT INTO provider_attempts VALUES {values} ON CONFLICT (attempt_id) DO NOTHING"
+def _labels_statement(rows: int) -> str:
+    return f"INSERT INTO batch_labels {_values(rows, 1 + len(LABELS))}"
+
+
+@cache
+def _rows_statement(rows: int) -> str:
+    own = {name: f"own.column{place}" for place, name in enumerate(_OWN, 2)}
+    for name in ("attempt_id", "invocation_id"):
+        own[name] = f"lower({own[name]})"
+    return (
+        f"INSERT INTO provider_attempts SELECT {', '.join(own.get(name, name) for name in COLUMNS)} "
+        f"FROM ({_values(rows, 1 + len(_OWN))}) AS own CROSS JOIN batch_labels ON place = own.column1 "
+        "WHERE true ON CONFLICT (attempt_id) DO NOTHING"
+    )
 
 
 def _row(values: Sequence[Any]) -> Row:
@@ -171,7 +216,9 @@ def _validate(connection: sqlite3.Connection, path: str) -> None:
     schema.refuse_other_version(path, [version for (version,) in versions])
     for table, parts in expected.items():
         if found[table] != parts:
-            raise schema.mismatch(path, f"has another table {table} than version {schema.VERSION}")
+            raise schema.mismatch(
+                path, f"has another table {table} than version {schema.VERSION}"
+            )
 
 
 def _shape(connection: sqlite3.Connection) -> dict[str, list[Any]]:
@@ -183,7 +230,14 @@ def _shape(connection: sqlite3.Connection) -> dict[str, list[Any]]:
         if shape:
             shape.append(
                 sorted(
-                    (origin, unique, [c[2] for c in connection.execute(f'PRAGMA index_info("{name}")')])
+                    (
+                        origin,
+                        unique,
+                        [
+                            c[2]
+                            for c in connection.execute(f'PRAGMA index_info("{name}")')
+                        ],
+                    )
                     for _, name, unique, origin, _ in indexes
                 )
             )

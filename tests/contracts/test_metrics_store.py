@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -12,7 +13,6 @@ from uuid import UUID, uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from turnout.errors import ConfigError, StorageError
 from turnout.storage.duckdb import DuckDBMetricsStore
 from turnout.storage.memory import MemoryMetricsStore
@@ -57,13 +57,22 @@ def a_row(**known: Any) -> Row:
     return replace(full, **known)
 
 
-NULLS = {
-    name: None
-    for name in (
-        "model protocol success fault stream_opened latency_ms input_tokens cached_tokens output_tokens cost_usd "
-        "http_status error_code"
-    ).split()
-}
+NULLS: dict[str, Any] = dict.fromkeys(
+    (
+        "model",
+        "protocol",
+        "success",
+        "fault",
+        "stream_opened",
+        "latency_ms",
+        "input_tokens",
+        "cached_tokens",
+        "output_tokens",
+        "cost_usd",
+        "http_status",
+        "error_code",
+    )
+)
 
 
 @pytest.fixture(params=["duckdb", "sqlite", "memory"])
@@ -92,7 +101,9 @@ def test_every_column_comes_back_as_it_went_in(store: AnyStore) -> None:
     assert store.query_recent(since=NOON) == [row]
 
 
-def test_what_is_unknown_comes_back_unknown_beside_rows_that_know(store: AnyStore) -> None:
+def test_what_is_unknown_comes_back_unknown_beside_rows_that_know(
+    store: AnyStore,
+) -> None:
     known, unknown = a_row(), a_row(**NULLS, started_at=NOON + timedelta(seconds=1))
     store.record_attempts([unknown])
     store.record_attempts([known])
@@ -101,7 +112,12 @@ def test_what_is_unknown_comes_back_unknown_beside_rows_that_know(store: AnyStor
 
 def test_false_and_zero_and_empty_are_not_unknown(store: AnyStore) -> None:
     row = a_row(
-        success=False, stream_opened=False, latency_ms=0.0, cost_usd=0.0, input_tokens=0, error_code=""
+        success=False,
+        stream_opened=False,
+        latency_ms=0.0,
+        cost_usd=0.0,
+        input_tokens=0,
+        error_code="",
     )
     store.record_attempts([a_row(**NULLS), row])
     found = {kept.attempt_id: kept for kept in store.query_recent(since=NOON)}
@@ -109,7 +125,9 @@ def test_false_and_zero_and_empty_are_not_unknown(store: AnyStore) -> None:
     assert found[row.attempt_id].success is False
 
 
-def test_times_are_exact_to_the_microsecond_and_come_back_in_utc(store: AnyStore) -> None:
+def test_times_are_exact_to_the_microsecond_and_come_back_in_utc(
+    store: AnyStore,
+) -> None:
     tokyo = NOON.astimezone(timezone(timedelta(hours=9)))
     store.record_attempts([a_row(started_at=tokyo)])
     (found,) = store.query_recent(since=tokyo)
@@ -118,10 +136,18 @@ def test_times_are_exact_to_the_microsecond_and_come_back_in_utc(store: AnyStore
     assert store.query_recent(since=NOON + timedelta(microseconds=1)) == []
 
 
-def test_identities_come_back_in_lower_case_and_are_one_in_any_case(store: AnyStore) -> None:
+def test_identities_come_back_in_lower_case_and_are_one_in_any_case(
+    store: AnyStore,
+) -> None:
     row = a_row()
     store.record_attempts(
-        [replace(row, attempt_id=row.attempt_id.upper(), invocation_id=row.invocation_id.upper())]
+        [
+            replace(
+                row,
+                attempt_id=row.attempt_id.upper(),
+                invocation_id=row.invocation_id.upper(),
+            )
+        ]
     )
     store.record_attempts([row])
     assert store.query_recent(since=NOON) == [row]
@@ -130,21 +156,37 @@ def test_identities_come_back_in_lower_case_and_are_one_in_any_case(store: AnySt
 def test_rows_come_back_oldest_first(store: AnyStore) -> None:
     rows = [a_row(started_at=NOON + timedelta(seconds=second)) for second in (3, 1, 2)]
     store.record_attempts(rows)
-    assert [row.started_at.second for row in store.query_recent(since=NOON)] == [1, 2, 3]
+    assert [row.started_at.second for row in store.query_recent(since=NOON)] == [
+        1,
+        2,
+        3,
+    ]
 
 
-@pytest.mark.parametrize("name", ["metrics_scope", "provider_id", "model", "protocol", "call_type"])
+@pytest.mark.parametrize(
+    "name", ["metrics_scope", "provider_id", "model", "protocol", "call_type"]
+)
 def test_a_filter_lets_only_its_own_value_through(store: AnyStore, name: str) -> None:
-    wanted, other, unknown = a_row(), a_row(**{name: "' OR 1=1 --"}), a_row(model=None, protocol=None)
+    wanted, other, unknown = (
+        a_row(),
+        a_row(**{name: "' OR 1=1 --"}),
+        a_row(model=None, protocol=None),
+    )
     store.record_attempts([wanted, other, unknown])
-    assert ids(store.query_recent(since=NOON, **{name: "' OR 1=1 --"})) == [other.attempt_id]  # type: ignore[arg-type]
-    assert store.query_recent(since=NOON, **{name: "nowhere"}) == []  # type: ignore[arg-type]
+    assert ids(store.query_recent(since=NOON, **{name: "' OR 1=1 --"})) == [
+        other.attempt_id
+    ]
+    assert store.query_recent(since=NOON, **{name: "nowhere"}) == []
 
 
 def test_filters_given_together_must_all_match(store: AnyStore) -> None:
-    rows = [a_row(provider_id=provider, model=model) for provider in "ab" for model in "xy"]
+    rows = [
+        a_row(provider_id=provider, model=model) for provider in "ab" for model in "xy"
+    ]
     store.record_attempts(rows)
-    assert ids(store.query_recent(since=NOON, provider_id="b", model="x")) == [rows[2].attempt_id]
+    assert ids(store.query_recent(since=NOON, provider_id="b", model="x")) == [
+        rows[2].attempt_id
+    ]
 
 
 def test_a_since_without_a_time_zone_is_refused(store: AnyStore) -> None:
@@ -160,14 +202,22 @@ def test_recording_nothing_is_nothing(store: AnyStore) -> None:
 def test_a_replayed_batch_changes_nothing(store: AnyStore) -> None:
     rows = [a_row(started_at=NOON + timedelta(seconds=second)) for second in range(5)]
     store.record_attempts(rows)
-    store.record_attempts([replace(rows[0], provider_id="changed"), *rows[1:], late := a_row()])
+    store.record_attempts(
+        [replace(rows[0], provider_id="changed"), *rows[1:], late := a_row()]
+    )
     assert len(found := store.query_recent(since=NOON)) == 6
-    assert {row.attempt_id: row for row in found} == {row.attempt_id: row for row in [*rows, late]}
+    assert {row.attempt_id: row for row in found} == {
+        row.attempt_id: row for row in [*rows, late]
+    }
 
 
-def test_the_first_of_two_rows_with_one_identity_in_a_batch_is_kept(store: AnyStore) -> None:
+def test_the_first_of_two_rows_with_one_identity_in_a_batch_is_kept(
+    store: AnyStore,
+) -> None:
     row = a_row()
-    store.record_attempts([row, replace(row, provider_id="second"), replace(row, provider_id="third")])
+    store.record_attempts(
+        [row, replace(row, provider_id="second"), replace(row, provider_id="third")]
+    )
     assert store.query_recent(since=NOON) == [row]
 
 
@@ -182,18 +232,25 @@ BAD = {
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
-def test_one_bad_row_keeps_its_whole_batch_out_and_no_other(store: AnyStore, bad: dict[str, Any]) -> None:
+def test_one_bad_row_keeps_its_whole_batch_out_and_no_other(
+    store: AnyStore, bad: dict[str, Any]
+) -> None:
     before, after = a_row(), a_row()
     store.record_attempts([before])
     with pytest.raises(StorageError):
         store.record_attempts([a_row(), before, a_row(**bad), a_row()])
     store.record_attempts([after])
-    assert sorted(ids(store.query_recent(since=LONG_AGO))) == sorted(ids([before, after]))
+    assert sorted(ids(store.query_recent(since=LONG_AGO))) == sorted(
+        ids([before, after])
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 511, 512, 513, 1300])
 def test_a_batch_of_any_size_arrives_whole(store: AnyStore, count: int) -> None:
-    rows = [a_row(provider_id=f"p{number % 7}", http_status=number) for number in range(count)]
+    rows = [
+        a_row(provider_id=f"p{number % 7}", http_status=number)
+        for number in range(count)
+    ]
     store.record_attempts(rows)
     found = {row.attempt_id: row for row in store.query_recent(since=NOON)}
     assert found == {row.attempt_id: row for row in rows}
@@ -238,7 +295,9 @@ any_row = st.builds(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=st.lists(any_row, max_size=9, unique_by=lambda row: row.attempt_id))
-def test_whatever_rows_are_recorded_the_same_come_back(store: AnyStore, rows: list[Row]) -> None:
+def test_whatever_rows_are_recorded_the_same_come_back(
+    store: AnyStore, rows: list[Row]
+) -> None:
     before = {row.attempt_id for row in store.query_recent(since=LONG_AGO)}
     store.record_attempts(rows)
     after = {row.attempt_id: row for row in store.query_recent(since=LONG_AGO)}
@@ -248,42 +307,35 @@ def test_whatever_rows_are_recorded_the_same_come_back(store: AnyStore, rows: li
 
 
 def test_readers_see_whole_batches_while_a_writer_writes(store: AnyStore) -> None:
-    seen: list[int] = []
-    failures: list[BaseException] = []
     done = threading.Event()
 
-    def read() -> None:
-        try:
-            while not done.is_set():
-                seen.append(len(store.query_recent(since=NOON)))
-        except BaseException as error:
-            failures.append(error)
+    def read() -> list[int]:
+        seen = [len(store.query_recent(since=NOON))]
+        while not done.is_set():
+            seen.append(len(store.query_recent(since=NOON)))
+        return seen
 
-    readers = [threading.Thread(target=read, name=f"reader-{number}", daemon=True) for number in range(3)]
-    for reader in readers:
-        reader.start()
-    try:
-        for _ in range(20):
-            store.record_attempts([a_row() for _ in range(10)])
-    finally:
-        done.set()
-        for reader in readers:
-            reader.join(30)
-    assert failures == []
-    assert all(count % 10 == 0 for count in seen)
+    with ThreadPoolExecutor(3, thread_name_prefix="reader") as readers:
+        reads = [readers.submit(read) for _ in range(3)]
+        try:
+            for _ in range(20):
+                store.record_attempts([a_row() for _ in range(10)])
+        finally:
+            done.set()
+        for seen in reads:
+            counts_seen = seen.result(30)
+            assert counts_seen == sorted(counts_seen)
+            assert all(count % 10 == 0 for count in counts_seen)
     assert len(store.query_recent(since=NOON)) == 200
 
 
 def test_rows_written_from_many_threads_all_arrive(store: AnyStore) -> None:
-    batches = [[a_row() for _ in range(5)] for _ in range(8)]
-    writers = [
-        threading.Thread(target=store.record_attempts, args=(batch,), name=f"writer-{number}", daemon=True)
-        for number, batch in enumerate(batches)
-    ]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(30)
+    with ThreadPoolExecutor(8, thread_name_prefix="writer") as writers:
+        for written in [
+            writers.submit(store.record_attempts, [a_row() for _ in range(5)])
+            for _ in range(8)
+        ]:
+            written.result(30)
     assert len(store.query_recent(since=NOON)) == 40
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-
 from turnout.errors import (
     ConfigError,
     SchemaMismatchError,
@@ -33,8 +32,22 @@ BOTH = pytest.mark.parametrize("kind", [DuckDBMetricsStore, SQLiteMetricsStore])
 def a_row(number: int = 1) -> Row:
     nothing = (None,) * 4
     identity = f"01900000-0000-7000-8000-{number:012x}"
-    known = (identity, identity, 1, "primary", NOON, "scope", "a", "A", None, None, "regular", True, "ok")
-    return Row(*known, None, None, 1.0, 1.0, 0.0, *nothing, "unknown", None, None)  # type: ignore[arg-type]
+    known = (
+        identity,
+        identity,
+        1,
+        "primary",
+        NOON,
+        "scope",
+        "a",
+        "A",
+        None,
+        None,
+        "regular",
+        True,
+        "ok",
+    )
+    return Row(*known, None, None, 1.0, 1.0, 0.0, *nothing, "unknown", None, None)
 
 
 def modes(folder: Path) -> dict[str, int]:
@@ -48,7 +61,9 @@ def test_nothing_is_touched_before_the_first_use(kind: Kind, tmp_path: Path) -> 
 
 
 @BOTH
-def test_files_and_new_folders_are_private_under_any_umask(kind: Kind, tmp_path: Path) -> None:
+def test_files_and_new_folders_are_private_under_any_umask(
+    kind: Kind, tmp_path: Path
+) -> None:
     path = tmp_path / "deep" / "er" / "ledger"
     before = os.umask(0)
     try:
@@ -89,7 +104,9 @@ def test_a_path_follows_neither_the_home_nor_the_working_folder_later(
     assert Path(here.path).parent != tmp_path
 
 
-def test_duckdb_has_a_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_duckdb_has_a_default_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert DuckDBMetricsStore().path == str(tmp_path / ".turnout" / "metrics.duckdb")
 
@@ -97,15 +114,22 @@ def test_duckdb_has_a_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 @BOTH
 def test_a_path_that_is_no_file_is_refused(kind: Kind) -> None:
     with pytest.raises(ConfigError, match="MemoryMetricsStore"):
-        kind(":memory:")  # type: ignore[arg-type]
+        kind(Path(":memory:"))
 
 
 @BOTH
-@pytest.mark.parametrize("content", [b"", b"not a database, but long enough to be looked at" * 400])
-def test_a_file_that_is_no_ledger_is_refused_untouched(kind: Kind, content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"not a database, but long enough to be looked at" * 400]
+)
+def test_a_file_that_is_no_ledger_is_refused_untouched(
+    kind: Kind, content: bytes, tmp_path: Path
+) -> None:
     path = tmp_path / "mine"
     path.write_bytes(content)
-    with closing(kind(path)) as store, pytest.raises(SchemaMismatchError, match="another path"):
+    with (
+        closing(kind(path)) as store,
+        pytest.raises(SchemaMismatchError, match="another path"),
+    ):
         store.record_attempts([a_row()])
     assert path.read_bytes() == content
     assert [found.name for found in tmp_path.iterdir()] == ["mine"]
@@ -121,25 +145,35 @@ ALTERED = {
 
 @BOTH
 @pytest.mark.parametrize("change", ALTERED.values(), ids=ALTERED.keys())
-def test_a_ledger_of_another_shape_is_refused_untouched(kind: Kind, change: str, tmp_path: Path) -> None:
+def test_a_ledger_of_another_shape_is_refused_untouched(
+    kind: Kind, change: str, tmp_path: Path
+) -> None:
     path = tmp_path / "ledger"
     with closing(kind(path)) as store:
         store.record_attempts([a_row()])
     alter(kind, path, change)
     before = path.read_bytes()
-    with closing(kind(path)) as store, pytest.raises(SchemaMismatchError, match="left untouched"):
+    with (
+        closing(kind(path)) as store,
+        pytest.raises(SchemaMismatchError, match="left untouched"),
+    ):
         store.query_recent(since=NOON)
     assert path.read_bytes() == before
 
 
 @BOTH
-def test_a_column_that_may_be_null_where_none_was_is_refused(kind: Kind, tmp_path: Path) -> None:
+def test_a_column_that_may_be_null_where_none_was_is_refused(
+    kind: Kind, tmp_path: Path
+) -> None:
     path = tmp_path / "ledger"
     with closing(kind(path)) as store:
         store.record_attempts([a_row()])
     copy = "CREATE TABLE other AS SELECT * FROM provider_attempts; DROP TABLE provider_attempts"
     alter(kind, path, f"{copy}; ALTER TABLE other RENAME TO provider_attempts")
-    with closing(kind(path)) as store, pytest.raises(SchemaMismatchError, match="provider_attempts"):
+    with (
+        closing(kind(path)) as store,
+        pytest.raises(SchemaMismatchError, match="provider_attempts"),
+    ):
         store.query_recent(since=NOON)
 
 
@@ -155,11 +189,15 @@ def alter(kind: Kind, path: Path, change: str) -> None:
 def test_a_duckdb_file_held_by_another_process_is_told_as_such(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     hold = f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", hold], stdin=-1, stdout=-1, text=True) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=-1, stdout=-1, text=True
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with closing(DuckDBMetricsStore(path)) as store:
-            with pytest.raises(StorageLockedError, match="SQLiteMetricsStore") as caught:
+            with pytest.raises(
+                StorageLockedError, match="SQLiteMetricsStore"
+            ) as caught:
                 store.record_attempts([a_row()])
             assert str(path) in str(caught.value)
             holder.communicate("\n", timeout=30)
@@ -170,10 +208,17 @@ def test_a_duckdb_file_held_by_another_process_is_told_as_such(tmp_path: Path) -
 
 def test_two_sqlite_stores_of_one_file_see_each_others_rows(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
-    with closing(SQLiteMetricsStore(path)) as one, closing(SQLiteMetricsStore(path)) as other:
+    with (
+        closing(SQLiteMetricsStore(path)) as one,
+        closing(SQLiteMetricsStore(path)) as other,
+    ):
         one.record_attempts([a_row(1)])
         other.record_attempts([a_row(2), a_row(1)])
-        assert one.query_recent(since=NOON) == other.query_recent(since=NOON) == [a_row(1), a_row(2)]
+        assert (
+            one.query_recent(since=NOON)
+            == other.query_recent(since=NOON)
+            == [a_row(1), a_row(2)]
+        )
 
 
 def test_a_missing_driver_is_named_with_the_extra_that_brings_it(
@@ -189,9 +234,14 @@ def test_a_missing_driver_is_named_with_the_extra_that_brings_it(
 
 
 @BOTH
-def test_a_folder_that_cannot_be_written_is_a_storage_error(kind: Kind, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_a_storage_error(
+    kind: Kind, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("in the way")
-    with closing(kind(tmp_path / "file" / "ledger")) as store, pytest.raises(StorageError, match="ledger"):
+    with (
+        closing(kind(tmp_path / "file" / "ledger")) as store,
+        pytest.raises(StorageError, match="ledger"),
+    ):
         store.record_attempts([a_row()])
 
 
@@ -210,5 +260,7 @@ def test_rows_are_there_for_anyone_who_asks_the_file_itself(tmp_path: Path) -> N
     with closing(DuckDBMetricsStore(tmp_path / "ledger")) as store:
         store.record_attempts([a_row()])
     with closing(duckdb.connect(str(tmp_path / "ledger"), read_only=True)) as database:
-        found = database.execute("SELECT provider_id, epoch_us(started_at) FROM provider_attempts").fetchall()
+        found = database.execute(
+            "SELECT provider_id, epoch_us(started_at) FROM provider_attempts"
+        ).fetchall()
     assert found == [("a", int(NOON.timestamp()) * 1_000_000)]
