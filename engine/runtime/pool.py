@@ -1,15 +1,21 @@
 """Worker threads that come on demand and go when idle.
 
-Idle workers are counted by tokens in a queue, and the count is exact: at any time the tokens there, plus the items
-whose token was taken (``paid``) and that no worker has received yet, equal the workers that have registered as idle.
-A worker keeps that balance whatever item it gets:
+Idle workers are counted by tokens in a queue, and the count is exact. A *paid* item has an idle worker behind it: its
+submitter took a token, or had a worker born for it; where neither could be had the item is unpaid and waits for
+whoever is free first. At any time
 
-    got a paid item,   registered   the item was for a worker like it: no longer registered
-    got a paid item,   unregistered it took what an idle worker was meant to get: puts that worker's token back
-    got an unpaid one, registered   takes its own token back; if somebody was quicker, a paid item is on its way to
-                                    a worker that is busy now, so another worker is born for it
+    tokens + paid items not yet received - debts  =  workers registered as idle (or just born for an item)
 
-An idle counter with a timed ``get`` was seen to strand work; this cannot.
+and no worker is registered while it works. Whatever item a worker gets, it keeps that balance:
+
+    paid, a debt is open   the item has no idle worker behind it any more: the debt is settled, the item is unpaid
+    paid, registered       the item was for a worker like it
+    paid, unregistered     it took what an idle worker was meant to get, and puts that worker's token back
+    unpaid, registered     it takes its own token back; if somebody was quicker, a paid item is on its way that now
+                           has no idle worker behind it: another is born in its place, or that is a debt
+
+An idle counter with a timed ``get`` was seen to strand work; so was this without the debts, and with newborns that
+nobody had counted.
 """
 
 import threading
@@ -49,6 +55,7 @@ class WorkerPool:
         self._door: SimpleQueue[None] = SimpleQueue()
         self._idle: SimpleQueue[None] = SimpleQueue()
         self._unborn: SimpleQueue[None] = SimpleQueue()
+        self._debts: SimpleQueue[None] = SimpleQueue()
         self._retiring: SimpleQueue[None] = SimpleQueue()
         self._max_queue = max_queue
         self._max_workers = max_workers
@@ -116,14 +123,12 @@ class WorkerPool:
                     if _taken(self._idle):
                         self._items.put(_Item(_NUDGE, True, False))
         for _ in range(min(change, self._items.qsize())):
-            self._bear()
+            self._bear(registered=False)
 
     def stop(self, timeout_seconds: float) -> list[str]:
         """Let what is queued be done, then end every worker; the names of those still busy."""
         self._closing = True
-        for _ in range(self.workers):
-            self._retiring.put(None)
-            self._items.put(_Item(_NUDGE, False, False))
+        self._items.put(_Item(_NUDGE, False, False))
         end = time.monotonic() + timeout_seconds
         for thread in list(self._threads):
             thread.join(max(end - time.monotonic(), 0.0))
@@ -141,18 +146,16 @@ class WorkerPool:
             ) from None
 
     def _put(self, task: Task, *, from_door: bool) -> None:
-        if _taken(self._idle):
-            self._items.put(_Item(task, True, from_door))
-        else:
-            self._bear()
-            self._items.put(_Item(task, False, from_door))
+        paid = (_taken(self._idle) and not _taken(self._debts)) or self._bear(registered=True)
+        self._items.put(_Item(task, paid, from_door))
 
-    def _bear(self) -> None:
-        """A new worker, where one more is allowed."""
+    def _bear(self, *, registered: bool) -> bool:
+        """Whether another worker could be had. ``registered``: it counts as idle, for an item that is on its way."""
         if not _taken(self._unborn):
-            return
+            return False
         number = self._max_workers - self._unborn.qsize()
-        thread = threading.Thread(target=self._work, name=f"{self._name}-worker-{number}", daemon=True)
+        name = f"{self._name}-worker-{number}"
+        thread = threading.Thread(target=self._work, args=(registered,), name=name, daemon=True)
         self._threads.add(thread)
         try:
             thread.start()
@@ -161,27 +164,40 @@ class WorkerPool:
             self._unborn.put(None)
             if not self._threads:
                 raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers") from error
+            return False
+        return True
 
-    def _work(self) -> None:
-        registered = False
+    def _work(self, registered: bool) -> None:
         try:
-            while True:
-                item, registered = self._next(registered)
-                if item is None:
-                    if _taken(self._idle):
-                        self._unborn.put(None)
-                        return
-                    continue
-                registered = self._balanced(item, registered)
-                if item.from_door:
-                    self._door.put(None)
-                if item.task is not _NUDGE:
-                    self._run(item.task)
-                    del item
-                if (self._closing or not registered) and _taken(self._retiring):
-                    return
+            self._work_on(registered)
         finally:
             self._threads.discard(threading.current_thread())
+        # Work that came between this worker's last look and its leaving found no idle worker and no place for another.
+        if self._items.qsize() > self._closing:
+            self._bear(registered=False)
+
+    def _work_on(self, registered: bool) -> None:
+        while True:
+            item, registered = self._next(registered)
+            if item is None:
+                if _taken(self._idle):
+                    break
+                continue
+            self._balance(item, registered)
+            registered = False
+            if item.from_door:
+                self._door.put(None)
+            if item.task is not _NUDGE:
+                self._run(item.task)
+                del item
+            elif self._closing:
+                # One nudge goes round behind all work: who gets it and finds nothing else leaves it to the next.
+                self._items.put(_Item(_NUDGE, False, False))
+                if self._items.qsize() == 1:
+                    break
+            if _taken(self._retiring):
+                return
+        self._unborn.put(None)
 
     def _next(self, registered: bool) -> tuple[_Item | None, bool]:
         """The next item (None after ``idle_seconds`` without one), and whether this worker is registered as idle."""
@@ -195,16 +211,13 @@ class WorkerPool:
         except Empty:
             return None, True
 
-    def _balanced(self, item: _Item, registered: bool) -> bool:
-        """Whether this worker is still registered as idle after ``item``; see the head of the file."""
-        if item.paid:
+    def _balance(self, item: _Item, registered: bool) -> None:
+        """Keep the count of idle workers; see the head of the file."""
+        if item.paid and not _taken(self._debts):
             if not registered:
                 self._idle.put(None)
-            return False
-        if registered and not _taken(self._idle):
-            self._bear()
-            return True
-        return False
+        elif registered and not _taken(self._idle) and not self._bear(registered=True):
+            self._debts.put(None)
 
     def _run(self, task: Task) -> None:
         try:

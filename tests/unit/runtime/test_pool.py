@@ -1,0 +1,225 @@
+"""The worker pool: grows on demand, never strands work, never loses count of its idle workers."""
+
+import random
+import threading
+from collections.abc import Iterator
+from queue import SimpleQueue
+
+import pytest
+
+from turnout.clock import SystemClock
+from turnout.errors import RouterBusyError, RouterClosedError
+from turnout.runtime.pool import WorkerPool
+from turnout.testing import ManualClock
+
+WAIT = 20.0
+
+
+def pool_of(workers: int, queue: int = 1000, idle: float = 5.0, clock: object = None) -> WorkerPool:
+    return WorkerPool(
+        "test", max_workers=workers, max_queue=queue, idle_seconds=idle, clock=clock or SystemClock()  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def pool() -> Iterator[WorkerPool]:
+    pool = pool_of(4)
+    yield pool
+    assert pool.stop(WAIT) == []
+
+
+class Gate:
+    """Tasks that report their start and wait to be let go."""
+
+    def __init__(self) -> None:
+        self.started: SimpleQueue[str] = SimpleQueue()
+        self.open = threading.Event()
+
+    def __call__(self) -> None:
+        self.started.put(threading.current_thread().name)
+        assert self.open.wait(WAIT)
+
+
+def test_every_task_runs_once(pool: WorkerPool) -> None:
+    done: SimpleQueue[int] = SimpleQueue()
+    for number in range(500):
+        pool.submit(lambda number=number: done.put(number))
+    assert sorted(done.get(timeout=WAIT) for _ in range(500)) == list(range(500))
+
+
+def test_it_grows_to_its_bound_and_no_further(pool: WorkerPool) -> None:
+    gate = Gate()
+    for _ in range(10):
+        pool.submit(gate)
+    names = {gate.started.get(timeout=WAIT) for _ in range(4)}
+    assert len(names) == 4
+    assert pool.workers == 4
+    assert gate.started.empty()
+    gate.open.set()
+
+
+def test_an_idle_worker_is_used_again_before_another_is_born(pool: WorkerPool) -> None:
+    for _ in range(50):
+        done = threading.Event()
+        pool.submit(done.set)
+        assert done.wait(WAIT)
+    # The one race there is, a submit before the worker has registered as idle, can bear a second worker, not more.
+    assert pool.workers <= 2
+
+
+def test_a_full_door_refuses(pool: WorkerPool) -> None:
+    small = pool_of(1, queue=2)
+    gate = Gate()
+    small.submit(gate)
+    gate.started.get(timeout=WAIT)
+    small.submit(gate)
+    small.submit(gate)
+    with pytest.raises(RouterBusyError, match="max_queue"):
+        small.submit(gate)
+    assert small.waiting == 2
+    gate.open.set()
+    assert small.stop(WAIT) == []
+
+
+def test_a_full_door_can_be_waited_at() -> None:
+    small = pool_of(1, queue=1)
+    gate, done = Gate(), threading.Event()
+    small.submit(gate)
+    gate.started.get(timeout=WAIT)
+    small.submit(lambda: None)
+    waiting = threading.Thread(target=lambda: small.submit(done.set, wait_seconds=WAIT))
+    waiting.start()
+    gate.open.set()
+    assert done.wait(WAIT)
+    waiting.join(WAIT)
+    assert small.stop(WAIT) == []
+
+
+def test_a_wait_at_the_door_ends_with_its_time() -> None:
+    clock = ManualClock()
+    small = pool_of(1, queue=1, clock=clock)
+    gate, refused = Gate(), threading.Event()
+    small.submit(gate)
+    gate.started.get(timeout=WAIT)
+    small.submit(gate)
+
+    def wait_at_door() -> None:
+        with pytest.raises(RouterBusyError):
+            small.submit(gate, wait_seconds=3.0)
+        refused.set()
+
+    waiting = threading.Thread(target=wait_at_door)
+    waiting.start()
+    while not refused.wait(0.005):
+        clock.advance(1.0)
+    waiting.join(WAIT)
+    gate.open.set()
+    assert small.stop(WAIT) == []
+
+
+def test_resumed_work_is_never_refused() -> None:
+    small = pool_of(1, queue=1)
+    gate, done = Gate(), threading.Event()
+    small.submit(gate)
+    gate.started.get(timeout=WAIT)
+    small.submit(lambda: None)
+    small.resume(done.set)
+    gate.open.set()
+    assert done.wait(WAIT)
+    assert small.stop(WAIT) == []
+
+
+@pytest.mark.parametrize("raised", [ValueError, SystemExit, KeyboardInterrupt])
+def test_a_worker_survives_whatever_its_work_raises(pool: WorkerPool, raised: type[BaseException]) -> None:
+    def bad() -> None:
+        raise raised
+
+    done = threading.Event()
+    for _ in range(8):
+        pool.submit(bad)
+    pool.submit(done.set)
+    assert done.wait(WAIT)
+
+
+def test_idle_workers_end_when_their_time_is_over() -> None:
+    clock = ManualClock()
+    pool = pool_of(3, idle=10.0, clock=clock)
+    gate = Gate()
+    for _ in range(3):
+        pool.submit(gate)
+    for _ in range(3):
+        gate.started.get(timeout=WAIT)
+    gate.open.set()
+    while pool.workers:
+        clock.advance(11.0)
+    done = threading.Event()
+    pool.submit(done.set)
+    assert done.wait(WAIT)
+    assert pool.stop(WAIT) == []
+
+
+def test_shrinking_lets_work_finish_and_growing_serves_what_waits(pool: WorkerPool) -> None:
+    gate = Gate()
+    for _ in range(8):
+        pool.submit(gate)
+    for _ in range(4):
+        gate.started.get(timeout=WAIT)
+    pool.resize(6)
+    for _ in range(2):
+        gate.started.get(timeout=WAIT)
+    assert pool.workers == 6
+    pool.resize(2)
+    gate.open.set()
+    for _ in range(2):
+        gate.started.get(timeout=WAIT)
+    done: SimpleQueue[int] = SimpleQueue()
+    for number in range(100):
+        pool.submit(lambda number=number: done.put(number))
+    for _ in range(100):
+        done.get(timeout=WAIT)
+    while pool.workers > 2:
+        assert threading.active_count()
+
+
+def test_after_stop_nothing_more_is_taken() -> None:
+    pool = pool_of(2)
+    done: SimpleQueue[int] = SimpleQueue()
+    for number in range(100):
+        pool.submit(lambda number=number: done.put(number))
+    assert pool.stop(WAIT) == []
+    assert done.qsize() == 100
+    with pytest.raises(RouterClosedError):
+        pool.submit(lambda: None)
+
+
+def test_a_worker_that_will_not_end_is_named() -> None:
+    pool = pool_of(1)
+    gate = Gate()
+    pool.submit(gate)
+    gate.started.get(timeout=WAIT)
+    assert pool.stop(0.0) == ["test-worker-1"]
+    gate.open.set()
+    for thread in list(pool._threads):
+        thread.join(WAIT)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_schedule_strands_a_task_that_an_idle_or_unborn_worker_could_run(seed: int) -> None:
+    """Tasks that need each other to be running: as many as there are workers meet at a barrier, over and over, with
+    other work in between. One stranded task would block its barrier for ever."""
+    rng = random.Random(seed)
+    workers = rng.randint(2, 5)
+    pool = pool_of(workers)
+    for _ in range(40):
+        for _ in range(rng.randint(0, 4)):
+            pool.submit(lambda: None)
+        barrier = threading.Barrier(workers + 1)
+
+        def meet(barrier: threading.Barrier = barrier) -> None:
+            barrier.wait(WAIT)
+
+        for _ in range(workers):
+            (pool.submit if rng.random() < 0.7 else pool.resume)(meet)
+        barrier.wait(WAIT)
+    assert pool.stop(WAIT) == []
+    assert pool.workers == 0
