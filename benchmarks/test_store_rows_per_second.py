@@ -9,7 +9,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -121,7 +120,7 @@ def test_duckdb_takes_rows_as_fast_as_its_own_appender(
             benchmark,
             store.record_attempts,
             append,
-            lambda rows: [astuple(row) for row in rows],
+            lambda rows: [tuple(row) for row in rows],
         )
 
 
@@ -151,7 +150,7 @@ def test_sqlite_takes_rows_as_fast_as_its_own_executemany(
 
 
 def sqlite_tuples(rows: list[Row]) -> list[Any]:
-    made = [list(astuple(row)) for row in rows]
+    made = [list(row) for row in rows]
     for values in made:
         values[4] = (values[4] - EPOCH) // timedelta(microseconds=1)
     return made

@@ -1,8 +1,6 @@
 """Identities that sort by time."""
 
 import random
-from uuid import UUID
-
 from turnout.clock import Clock
 
 _VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)
@@ -26,4 +24,5 @@ class TimeOrderedIds:
 
 def id_text(identity: int) -> str:
     """The usual text of an identity."""
-    return str(UUID(int=identity))
+    digits = f"{identity:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

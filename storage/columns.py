@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
 
@@ -10,7 +9,7 @@ from turnout.errors import StorageError
 from turnout.storage.filters import EPOCH, MICROSECOND
 from turnout.storage.rows import Row
 
-COLUMNS: Final = tuple(field.name for field in fields(Row))
+COLUMNS: Final = Row._fields
 # Few combinations of these occur in a batch, so each combination is handed to a database once.
 LABELS: Final = (
     "attempt_number",

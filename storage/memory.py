@@ -3,7 +3,6 @@
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -91,8 +90,7 @@ def _as_kept(row: Row) -> Row:
         raise StorageError(
             f"a row whose text or identity is no such thing cannot be kept: {error}"
         ) from error
-    return replace(
-        row,
+    return row._replace(
         attempt_id=attempt_id,
         invocation_id=invocation_id,
         started_at=row.started_at.astimezone(UTC),

@@ -1,15 +1,22 @@
 """One row of the ledger, and how an attempt becomes one."""
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from turnout.calls import Attempt, BillingState, Outcome
+from typing import Final, NamedTuple
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from turnout.calls import Attempt, BillingState, Outcome, Usage
+from turnout.ids import id_text
+
+_NO_USAGE: Final = Usage()
+_UNKNOWN_COST: Final = BillingState.UNKNOWN.value
+_SUCCESS: Final = {
+    outcome: None if outcome is Outcome.IGNORED else outcome in (Outcome.OK, Outcome.DEGRADED) for outcome in Outcome
+}
+_LONGEST_CODE: Final = 200
+_LARGEST_COUNT: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One attempt, as the ledger keeps it; the fields are the columns of ``provider_attempts``, in order.
 
     ``success`` is None for IGNORED. ``latency_ms`` is the whole time of a regular call and the time to the first chunk
@@ -44,39 +51,43 @@ class Row:
 
 
 def row_of(attempt: Attempt, metrics_scope: str) -> Row:
-    """The row of an attempt."""
-    by, usage = attempt.by, attempt.usage
-    latency = (
-        attempt.elapsed_seconds
-        if attempt.stream_opened is None
-        else attempt.first_seconds
-    )
+    """The row of an attempt. What came from outside is made storable here, so that no row can cost its batch."""
+    by, usage = attempt.by, attempt.usage or _NO_USAGE
+    latency = attempt.elapsed_seconds if attempt.stream_opened is None else attempt.first_seconds
     return Row(
-        attempt.attempt_id,
-        attempt.invocation_id,
+        id_text(attempt.key),
+        id_text(attempt.invocation_key),
         attempt.number,
         attempt.reason.value,
-        _EPOCH + timedelta(seconds=attempt.began),
+        datetime.fromtimestamp(attempt.began, UTC),
         metrics_scope,
         by.provider_id,
         by.name,
         by.model,
         by.protocol,
         attempt.call_type.value,
-        None
-        if attempt.outcome is Outcome.IGNORED
-        else attempt.outcome in (Outcome.OK, Outcome.DEGRADED),
+        _SUCCESS[attempt.outcome],
         attempt.outcome.value,
         None if attempt.fault is None else attempt.fault.value,
         attempt.stream_opened,
         None if latency is None else latency * 1000.0,
         attempt.elapsed_seconds * 1000.0,
         attempt.queue_seconds * 1000.0,
-        None if usage is None else usage.input_tokens,
-        None if usage is None else usage.cached_tokens,
-        None if usage is None else usage.output_tokens,
+        _count(usage.input_tokens),
+        _count(usage.cached_tokens),
+        _count(usage.output_tokens),
         None,
-        BillingState.UNKNOWN.value,
+        _UNKNOWN_COST,
         attempt.http_status,
-        attempt.error_code,
+        None if attempt.error_code is None else _storable(attempt.error_code),
     )
+
+
+def _storable(text: str) -> str:
+    """What a provider sent as its error code, as text that every database takes."""
+    return text[:_LONGEST_CODE].replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _count(tokens: int | None) -> int | None:
+    """A count that a provider reported, if it can be one."""
+    return tokens if tokens is not None and 0 <= tokens <= _LARGEST_COUNT else None

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ def a_row(**known: Any) -> Row:
         http_status=503,
         error_code="overloaded",
     )
-    return replace(full, **known)
+    return full._replace(**known)
 
 
 NULLS: dict[str, Any] = dict.fromkeys(
@@ -142,8 +141,7 @@ def test_identities_come_back_in_lower_case_and_are_one_in_any_case(
     row = a_row()
     store.record_attempts(
         [
-            replace(
-                row,
+            row._replace(
                 attempt_id=row.attempt_id.upper(),
                 invocation_id=row.invocation_id.upper(),
             )
@@ -203,7 +201,7 @@ def test_a_replayed_batch_changes_nothing(store: AnyStore) -> None:
     rows = [a_row(started_at=NOON + timedelta(seconds=second)) for second in range(5)]
     store.record_attempts(rows)
     store.record_attempts(
-        [replace(rows[0], provider_id="changed"), *rows[1:], late := a_row()]
+        [rows[0]._replace(provider_id="changed"), *rows[1:], late := a_row()]
     )
     assert len(found := store.query_recent(since=NOON)) == 6
     assert {row.attempt_id: row for row in found} == {
@@ -216,7 +214,7 @@ def test_the_first_of_two_rows_with_one_identity_in_a_batch_is_kept(
 ) -> None:
     row = a_row()
     store.record_attempts(
-        [row, replace(row, provider_id="second"), replace(row, provider_id="third")]
+        [row, row._replace(provider_id="second"), row._replace(provider_id="third")]
     )
     assert store.query_recent(since=NOON) == [row]
 
