@@ -2,14 +2,16 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from itertools import count
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Self
 
 from loguru import logger
 
 from turnout.calls import Report
 from turnout.decisions.walk import StreamEnd
+from turnout.errors import ReentrantCallError
 from turnout.invocation import OpenedStream, Progress
 from turnout.runtime.contract import Runtime
 from turnout.runtime.drivers import walk_here
@@ -18,13 +20,21 @@ from turnout.runtime.steps import HandOver, Walk
 
 
 class Reading:
-    """One stream being read: drives the rest of its walk whenever the provider's stream ends or breaks."""
+    """One stream being read: drives the rest of its walk whenever the provider's stream ends or breaks.
+
+    One thread reads; any may close. Whoever holds the turn drives the walk: where a reader is inside, ``close`` wakes
+    it, and it ends the stream on its way out.
+    """
 
     def __init__(self, walk: Walk, opened: OpenedStream, runtime: Runtime) -> None:
         self.progress: Progress = opened.progress
         self.over = False
+        self._closing = False
+        self._goes_on = True
         self._walk = walk
         self._runtime = runtime
+        self._turn: SimpleQueue[None] = SimpleQueue()
+        self._turn.put(None)
         self._open(opened)
 
     def _open(self, opened: OpenedStream) -> None:
@@ -35,22 +45,61 @@ class Reading:
 
     def next_chunk(self) -> Any:
         """The next chunk, from whichever provider is answering; StopIteration after the end."""
-        while not self.over:
+        if not self._take_turn():
+            raise ReentrantCallError("this stream is being read already; a stream has one reader")
+        try:
+            return self._read()
+        finally:
+            self._turn.put(None)
+            if self._closing:
+                self.close()
+
+    def close(self) -> None:
+        """End it now. Final and idempotent; never a restart."""
+        if self.over:
+            return
+        self._closing = True
+        if self._take_turn():
+            try:
+                self._end()
+            finally:
+                self._turn.put(None)
+        else:
+            self.stream.close()
+            # The reader may be at the next provider already, waiting for a stream to open.
+            self.progress.cut("closed")
+
+    def _take_turn(self) -> bool:
+        try:
+            self._turn.get_nowait()
+        except Empty:
+            return False
+        return True
+
+    def _read(self) -> Any:
+        while not self.over and not self._closing:
+            error: Exception | None = None
             try:
                 chunk = next(self.stream)
             except StopIteration:
-                self._go_on(None)
-            except Exception as error:
-                self._go_on(error)
+                pass
+            except Exception as raised:
+                error = raised
             else:
                 if not self._chunks:
                     self._first_seconds = self._runtime.clock.monotonic() - self._started
                 self._chunks += 1
                 return chunk
+            if self._closing:
+                break
+            try:
+                self._go_on(error)
+            except CancelledError:
+                if not self._closing:
+                    raise
         raise StopIteration
 
-    def close(self) -> None:
-        """End it now. Final and idempotent; never a restart."""
+    def _end(self) -> None:
         if self.over:
             return
         self.over = True
@@ -60,9 +109,12 @@ class Reading:
     def _go_on(self, error: Exception | None) -> None:
         self.stream.close()
         end = self._ended(error, closed=False)
-        # Over unless the walk hands over another stream; also when it raises.
-        self.over = True
-        walk_here(self._walk, self._runtime, self._handed, end)
+        self._goes_on = False
+        try:
+            walk_here(self._walk, self._runtime, self._handed, end)
+        finally:
+            # Over unless the walk handed over another stream; also when it raised.
+            self.over = self.over or not self._goes_on
 
     def _ended(self, error: Exception | None, *, closed: bool) -> StreamEnd:
         given = self._chunks > 0 and self.stream.has_content
@@ -71,7 +123,7 @@ class Reading:
     def _handed(self, walk: Walk, step: HandOver) -> None:
         opened: OpenedStream = step.value
         self._open(opened)
-        self.over = False
+        self._goes_on = True
         restart = opened.restart
         if restart is None or not restart.chunks_yielded:
             return
@@ -85,7 +137,7 @@ class Reading:
             on_restart(restart)
         except BaseException:
             # Nobody has discarded what came before, so nothing may follow it.
-            self.close()
+            self._end()
             raise
 
     def _handed_late(self, walk: Walk, step: HandOver) -> None:
