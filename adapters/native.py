@@ -2,8 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from turnout.adapters.contract import NativeAdapter
 from turnout.calls import ApiProtocol, Attempt, CallType, CallVariant, FilterReason, Outcome, Usage
@@ -20,8 +19,7 @@ from turnout.errors import (
 from turnout.faults import Failure, Fault
 
 
-@dataclass(frozen=True, slots=True)
-class NativeCall:
+class NativeCall(NamedTuple):
     """One invocation's variants, one per protocol."""
 
     variants: Mapping[ApiProtocol, CallVariant]
@@ -44,10 +42,10 @@ class NativeCall:
             if variant.protocol in variants:
                 raise DuplicateCallVariantProtocolError(f"two variants are for {variant.protocol}; give one a protocol")
             variants[variant.protocol] = variant
-        call_types = {CallType(variant.call_type) for variant in given}
-        if len(call_types) > 1:
+        call_type = given[0].call_type
+        if any(variant.call_type != call_type for variant in given):
             raise MixedCallTypeError("the variants of one call must all be regular or all be streaming")
-        return cls(variants, call_types.pop())
+        return cls(variants, call_type)
 
 
 #: Asked before the fault table: which fault an error is, or None to leave it to the table.

@@ -6,6 +6,8 @@ from turnout.calls import Usage
 
 def usage_of(native: object) -> Usage | None:
     """Usage of a whole Chat or Responses answer, or of its usage object; None where nothing is known."""
+    if native is None:
+        return None
     said = field(native, "usage")
     usage = native if said is None else said
     input_tokens = _count(usage, "prompt_tokens", "input_tokens")

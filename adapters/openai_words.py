@@ -36,7 +36,7 @@ def text_of(value: object) -> str | None:
 
 def field(body: object, name: str) -> Any:
     """A field of a parsed body or a typed object; None where there is none."""
-    return body.get(name) if isinstance(body, Mapping) else getattr(body, name, None)
+    return body.get(name) if isinstance(body, dict) else getattr(body, name, None)
 
 
 def message_of(body: object) -> str:

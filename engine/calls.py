@@ -38,6 +38,13 @@ class CallVariant:
     call_type: CallType
     arguments: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        # Plain strings do as well, as everywhere.
+        if type(self.protocol) is not ApiProtocol:
+            object.__setattr__(self, "protocol", ApiProtocol(self.protocol))
+        if type(self.call_type) is not CallType:
+            object.__setattr__(self, "call_type", CallType(self.call_type))
+
 
 class Outcome(StrEnum):
     """What an attempt ended in."""

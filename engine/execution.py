@@ -5,9 +5,11 @@ one thread by tests. What a caller has seen, its next call knows: whatever chang
 before the walk goes on to an answer, an error or the next provider.
 """
 
+import asyncio
 from collections.abc import Generator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from turnout.actors.health import Failed, Health, Succeeded, exclusion_detail
@@ -38,6 +40,9 @@ from turnout.runtime.steps import Ask, Await, Call, HandOver, Step, TakeLane
 
 
 _CONTEXTS = {call_type: RoutingContext(call_type) for call_type in CallType}
+_AWAITABLE = (CoroutineType, asyncio.Future)
+# Members of an Enum are slow to look up by name in Python 3.11, and these are needed at every call.
+_OK, _STREAMING, _ANSWER = Outcome.OK, CallType.STREAMING, Next.ANSWER
 
 
 class Broken(NamedTuple):
@@ -48,13 +53,16 @@ class Broken(NamedTuple):
     error: Exception
 
 
-class Verdict(NamedTuple):
-    """What one attempt means for the walk."""
+class Settled(NamedTuple):
+    """What an attempt that is over means: what follows, what its circuit's owner must know first, and its error."""
 
     next: Next
-    value: Any = None
+    news: Failed | Succeeded | None = None
     error: Exception | None = None
     broken: Broken | None = None
+
+
+_ANSWERED = Settled(Next.ANSWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +81,9 @@ class Execution:
         invocation = progress.invocation
         progress.queue_seconds = self.clock.monotonic() - invocation.asked_at
         eligible = self._eligible(progress)
-        context = _CONTEXTS[invocation.call_type]
-        plan = self.ordering.plan(eligible, context)
+        plan = self.ordering.plan(eligible, _CONTEXTS[invocation.call_type])
         if plan is None:
-            identities = [target.identity for target in eligible]
-            plan = yield from self.ordering.asked(eligible, identities, context)
+            plan = yield from self.ordering.asked(eligible, _CONTEXTS[invocation.call_type])
         remaining = list(plan)
         reason, broken = Reason.PRIMARY, None
         while True:
@@ -86,22 +92,34 @@ class Execution:
                 target = yield from self._waited(target, remaining, progress)
             if target is None:
                 raise _exhausted(progress)
+            value = end = error = None
+            this = Try(self.ids(), target, reason, progress, self.health.snapshot.epoch, self.clock)
             try:
-                verdict: Verdict = yield from self._attempt(target, reason, progress, broken)
+                value = yield Call(target.invoke, invocation.request, this.limit, invocation.context.copy())
+                if isinstance(value, _AWAITABLE):
+                    value = yield Await(value, this.limit, invocation.context)
+                if invocation.call_type is _STREAMING and isinstance(value, NormalizedStream):
+                    end = yield HandOver(
+                        OpenedStream(value, progress, this.started, _restart(broken, target, progress))
+                    )
+            except Exception as raised:
+                error = raised
+            except BaseException:
+                # Closed from outside, or an interrupt: nobody's success or failure.
+                self._record(this.ended(self.clock.monotonic(), Outcome.IGNORED), progress)
+                raise
             finally:
                 if target.lane is not None:
                     target.lane.give_back()
-            match verdict.next:
-                case Next.ANSWER:
-                    return verdict.value
-                case Next.RAISE if verdict.error is not None:
-                    raise verdict.error
-                case Next.FAIL_OVER:
-                    broken = verdict.broken or broken
-                    reason = Reason.FAILOVER if broken is None else Reason.STREAM_RESTART
-                case _:
-                    self._refuse_to_go_on(progress)
-                    raise _exhausted(progress)
+            settled = self._settled(this, value, end, error)
+            if settled.news is not None:
+                self.health.announce((yield Ask(self.health.actor, settled.news)))
+            if settled.next is _ANSWER:
+                return value if end is None else None
+            if settled.next is not Next.FAIL_OVER:
+                raise self._last_word(settled, progress)
+            broken = settled.broken or broken
+            reason = Reason.FAILOVER if broken is None else Reason.STREAM_RESTART
 
     def _eligible(self, progress: Progress) -> list[Target]:
         """The providers that may be tried; those filtered out are noted with their reasons."""
@@ -157,76 +175,59 @@ class Execution:
                 return found
             lanes = found
 
-    def _attempt(
-        self, target: Target, reason: Reason, progress: Progress, broken: Broken | None
-    ) -> Generator[Step, Any, Verdict]:
-        """One physical try, to the end of its stream where it opens one."""
-        invocation = progress.invocation
-        this = Try(self.ids(), target, reason, progress, self.health.snapshot.epoch, self.clock)
-        stream = end = None
-        try:
-            value = yield Call(target.invoke, invocation.request, this.limit, invocation.context.copy())
-            if hasattr(type(value), "__await__"):
-                value = yield Await(value, this.limit, invocation.context)
-            if invocation.call_type is CallType.STREAMING and isinstance(value, NormalizedStream):
-                stream = value
-                end = yield HandOver(
-                    OpenedStream(stream, progress, this.started, _restart(broken, target, progress))
-                )
-        except Exception as error:
-            return (yield from self._failed(this, error, None))
-        except BaseException:
-            # Closed from outside, or an interrupt: nobody's success or failure.
-            self._record(this.ended(self.clock.monotonic(), Outcome.IGNORED), progress)
-            raise
-        if stream is not None:
-            outcome, usage = stream_outcome(end), target.usage(stream.usage)
-            if outcome is Outcome.FAILED:
-                return (yield from self._failed(this, end.error or _unfinished(target, end), end))
-            value = None
+    def _settled(self, this: Try, value: Any, end: StreamEnd | None, error: Exception | None) -> Settled:
+        """Judge and record an attempt that is over: with ``error``, a stream's ``end``, or a whole answer."""
+        target, progress = this.target, this.progress
+        if error is not None:
+            return self._failed(this, error, None)
+        if end is None:
+            outcome, usage = _OK, target.usage(value)
         else:
-            outcome, usage = Outcome.OK, target.usage(value)
+            outcome, usage = stream_outcome(end), target.usage(value.usage)
+            if outcome is Outcome.FAILED:
+                return self._failed(this, end.error or _unfinished(target, end), end)
         attempt = this.ended(self.clock.monotonic(), outcome, None, usage, end)
         if end is None:
-            judged = self._judged(target, value, attempt)
-            if type(judged) is not Attempt:
-                return (yield from self._failed(this, *judged))
+            judged = self._judged(this, value, attempt)
+            if isinstance(judged, Settled):
+                return judged
             attempt = judged
         self._record(attempt, progress)
         if outcome is Outcome.IGNORED:
-            return Verdict(Next.ANSWER)
+            return _ANSWERED
         progress.answered_by = target.identity
         snapshot = self.health.snapshot
-        if not snapshot.clean and not snapshot.circuits[target.provider_id].clean:
-            self.health.announce((yield Ask(self.health.actor, Succeeded(target.provider_id, this.epoch))))
-        return Verdict(Next.ANSWER, value)
+        if snapshot.clean or snapshot.circuits[target.provider_id].clean:
+            return _ANSWERED
+        return Settled(_ANSWER, Succeeded(target.provider_id, this.epoch))
 
-    def _judged(
-        self, target: Target, value: Any, attempt: Attempt
-    ) -> Attempt | tuple[Exception, None, Fault]:
-        """The attempt as its provider judges its answer, or what a refused answer fails with."""
+    def _judged(self, this: Try, value: Any, attempt: Attempt) -> Attempt | Settled:
+        """The attempt as its provider judges its own answer; an answer that it refuses is a failure."""
         try:
-            outcome = target.assess(value, attempt)
+            outcome = this.target.assess(value, attempt)
         except Exception as error:
-            return error, None, Fault.TERMINAL
-        match outcome:
-            case Outcome.OK:
-                return attempt
-            case Outcome.DEGRADED:
-                return attempt._replace(outcome=outcome)
-            case _:
-                who = named(target.identity.name, target.provider_id)
-                return ValueError(f"{who} judged its own answer {outcome!r}"), None, Fault.INVALID_RESULT
+            return self._failed(this, error, None, Fault.TERMINAL)
+        if outcome is _OK:
+            return attempt
+        if outcome is Outcome.DEGRADED:
+            return attempt._replace(outcome=outcome)
+        who = named(this.target.identity.name, this.target.provider_id)
+        refused = ValueError(f"{who} judged its own answer {outcome!r}")
+        return self._failed(this, refused, None, Fault.INVALID_RESULT)
 
     def _failed(
         self, this: Try, error: Exception, end: StreamEnd | None, fault: Fault | None = None
-    ) -> Generator[Step, Any, Verdict]:
-        """A failure: recorded, told to health and acknowledged, and what follows from it."""
+    ) -> Settled:
+        """Record a failure, and what follows from it."""
         target, progress = this.target, this.progress
         failure = self._classified(this, error) if fault is None else Failure(fault, told(error))
-        outcome = Outcome.IGNORED if failure.fault is Fault.CANCELLED else Outcome.FAILED
-        if failure.fault is Fault.INVALID_RESULT:
-            outcome = Outcome.INVALID
+        match failure.fault:
+            case Fault.CANCELLED:
+                outcome = Outcome.IGNORED
+            case Fault.INVALID_RESULT:
+                outcome = Outcome.INVALID
+            case _:
+                outcome = Outcome.FAILED
         self._record(this.ended(self.clock.monotonic(), outcome, failure, None, end), progress)
         identity = target.identity
         progress.failed.append(
@@ -234,13 +235,18 @@ class Execution:
                 target.provider_id, identity.name, identity.model, failure.fault, error, failure.message
             )
         )
-        if FAULTS[failure.fault].effect is not Effect.NONE:
-            change = yield Ask(self.health.actor, Failed(target.provider_id, this.epoch, failure))
-            self.health.announce(change)
-        so_far = None if end is None else _so_far(progress, end)
-        follows = after_attempt(outcome, failure.fault, so_far)
+        tells = FAULTS[failure.fault].effect is not Effect.NONE
+        news = Failed(target.provider_id, this.epoch, failure) if tells else None
         broken = None if end is None else Broken(identity, end.chunks, error)
-        return Verdict(follows, None, error, broken)
+        so_far = None if end is None else _so_far(progress, end)
+        return Settled(after_attempt(outcome, failure.fault, so_far), news, error, broken)
+
+    def _last_word(self, settled: Settled, progress: Progress) -> Exception:
+        """What the caller is told where the walk ends without an answer."""
+        if settled.next is Next.RAISE and settled.error is not None:
+            return settled.error
+        self._refuse_to_go_on(progress)
+        return _exhausted(progress)
 
     def _classified(self, this: Try, error: Exception) -> Failure:
         """Our own cut is what we say it is, whatever came out of the SDK; the rest is the provider's word."""

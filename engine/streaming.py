@@ -103,12 +103,14 @@ class Reading:
         if self.over:
             return
         self.over = True
+        # What it is worth is settled before it is closed: some streams call themselves complete once they are.
+        end = self._ended(None, closed=True)
         self.stream.close()
-        walk_here(self._walk, self._runtime, self._handed_late, self._ended(None, closed=True))
+        walk_here(self._walk, self._runtime, self._handed_late, end)
 
     def _go_on(self, error: Exception | None) -> None:
-        self.stream.close()
         end = self._ended(error, closed=False)
+        self.stream.close()
         self._goes_on = False
         try:
             walk_here(self._walk, self._runtime, self._handed, end)

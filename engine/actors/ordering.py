@@ -3,17 +3,27 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from loguru import logger
 
 from turnout.calls import Attempt, Identity
-from turnout.policies.contract import OrderingPolicy, Policy, RankedT, Ranking, RoutingContext
+from turnout.policies.contract import OrderingPolicy, Policy, Ranked, RankedT, Ranking, RoutingContext
 from turnout.policies.preference import ConfiguredOrder
 from turnout.runtime.actor import Rests
 from turnout.runtime.contract import ActorRef, Runtime
 from turnout.runtime.steps import Ask, Step
 from turnout.runtime.tally import Tally
+
+
+class Identified(Ranked, Protocol):
+    """What a custom policy orders is shown to it by its identity."""
+
+    @property
+    def identity(self) -> Identity: ...
+
+
+TargetT = TypeVar("TargetT", bound=Identified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +90,12 @@ class Ordering:
             return eligible
 
     def asked(
-        self, eligible: Sequence[RankedT], identities: Sequence[Identity], context: RoutingContext
-    ) -> Generator[Step, Any, Sequence[RankedT]]:
-        """The same from a custom policy, as a part of a walk. ``identities`` are those of ``eligible``, in step."""
+        self, eligible: Sequence[TargetT], context: RoutingContext
+    ) -> Generator[Step, Any, Sequence[TargetT]]:
+        """The same from a custom policy, as a part of a walk."""
         assert self._asked is not None
         try:
-            chosen = yield Ask(self._asked, Order(tuple(identities), context))
+            chosen = yield Ask(self._asked, Order(tuple(target.identity for target in eligible), context))
             return _only(chosen, eligible)
         except Exception as error:
             self._warn(error)

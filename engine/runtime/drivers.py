@@ -26,7 +26,10 @@ def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) ->
             if type(step) is HandOver:
                 return handed(walk, step)
             try:
-                value = _performed_here(step, runtime)
+                if type(step) is Call:
+                    value = step.context.run(step.function, step.request, step.limit)
+                else:
+                    value = _performed_here(step, runtime)
             except Exception as error:
                 step = walk.throw(error)
             else:
