@@ -1,0 +1,72 @@
+"""What holds for every test: its threads end with it, and what it measured is told."""
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import settings
+
+_THREADS_END_SECONDS = 5.0
+_MEASURED: pytest.StashKey[list[str]] = pytest.StashKey()
+
+# A slow machine is no failure. What else a profile sets (in CI: the same examples every time) stays.
+settings.register_profile("turnout", parent=settings(), deadline=None)
+settings.load_profile("turnout")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_thread_ends() -> Iterator[None]:
+    """Fails the run whose fixtures of wider scope left a thread behind."""
+    yield
+    _require_end(_threads_of_turnout())
+
+
+@pytest.fixture(autouse=True)
+def threads_end_with_their_test(every_thread_ends: None) -> Iterator[None]:
+    """Fails the test that leaves a thread behind. Routers that were there before it may grow."""
+    before = _threads_of_turnout()
+    owners = {_owner(thread) for thread in before}
+    yield
+    _require_end({thread for thread in _threads_of_turnout() - before if _owner(thread) not in owners})
+
+
+@pytest.fixture
+def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Tells a number at the end of the run; nothing is asserted of it."""
+    return request.config.stash.setdefault(_MEASURED, []).append
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash.get(_MEASURED, []):
+        terminalreporter.write_line(line)
+    seed = config.getoption("randomly_seed", None)
+    if seed is not None:
+        terminalreporter.write_line(f"order: pytest --randomly-seed={seed} repeats it")
+
+
+def _threads_of_turnout() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("turnout-")}
+
+
+def _owner(thread: threading.Thread) -> str:
+    """The thread's name without its part: ``turnout-<router>`` of ``turnout-<router>-worker-3``."""
+    return re.sub(r"-(worker-\d+|[a-z]+)$", "", thread.name)
+
+
+def _require_end(threads: set[threading.Thread]) -> None:
+    end = time.monotonic() + _THREADS_END_SECONDS
+    for thread in threads:
+        thread.join(max(end - time.monotonic(), 0.0))
+    left = [f"{thread.name} in {_where(thread)}" for thread in threads if thread.is_alive()]
+    if left:
+        pytest.fail(
+            f"left running after {_THREADS_END_SECONDS:g} s: {', '.join(sorted(left))}", pytrace=False
+        )
+
+
+def _where(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "its end"
