@@ -61,7 +61,8 @@ class WatchedStream(NormalizedStream):
 
     @property
     def completed(self) -> bool:
-        return self._marked or (self._strange and not self._readable)
+        # Where no mark can be read, the end itself is one; while such a stream runs, nothing says that it is whole.
+        return self._marked or (self._ended and self._strange and not self._readable)
 
     @property
     def usage(self) -> Any:
