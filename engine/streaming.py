@@ -132,7 +132,9 @@ class Reading:
         on_restart = self.progress.invocation.on_restart
         if on_restart is None:
             logger.warning(
-                "a stream of {} broke before its content; {} starts over", restart.failed_provider, restart.next_provider
+                "a stream of {} broke before its content; {} starts over",
+                restart.failed_provider,
+                restart.next_provider,
             )
             return
         try:

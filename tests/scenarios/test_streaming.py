@@ -140,7 +140,7 @@ def test_a_restart_after_content_is_announced_with_what_to_discard(rig: Any) -> 
 
     stream = router.invoke(rig.chat(stream=True))
     for chunk in stream:
-        buffer.append(text([chunk]))
+        buffer += [text([chunk])]
 
     assert "".join(buffer) == "the whole answer"
     # The role-only opening, then two pieces of text.

@@ -1,8 +1,6 @@
 """Observed routing of native calls, replayed: who was tried, what health was left, which chunks came."""
 
 import json
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +47,6 @@ LATER = frozenset(
 PARTS_LATER = frozenset({("score_table", "needs ScoreBasedPolicy")})
 
 REPLAYED = sorted(SCENARIOS.keys() - {name for name, _ in LATER})
-
-
-@pytest.fixture(autouse=True)
-def no_thread_left() -> Iterator[None]:
-    yield
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("turnout-")] == []
 
 
 @pytest.mark.parametrize("name", REPLAYED)
