@@ -51,16 +51,19 @@ class OpenAIAdapter(ABC):
         The attempt ends with ``limit``; without one, after ``timeout`` or else the provider's ``timeout_seconds``.
         Raises ProviderError, whatever went wrong; MissingApiKeyError where there is no key.
         """
-        if limit is None:
-            seconds = self._config.timeout_seconds if timeout is None else timeout
-            limit = Limit(self._clock.monotonic() + seconds, self._clock)
-        self._seam.refuse_late(limit)
+        if limit is not None:
+            self._seam.refuse_late(limit)
         client = self._client()
         stream = None
+        if limit is None:
+            # Only now: the first call also imports the SDK and builds the client, which is not the provider's doing.
+            granted = self._config.timeout_seconds if timeout is None else timeout
+            limit = Limit(self._clock.monotonic() + granted, self._clock)
+        else:
+            granted = limit.remaining()
         watch = Watch(limit)
         try:
             native = self._operation(client, operation)
-            granted = limit.remaining()
             sent, watch.own = self._sent_arguments(arguments, granted if limit.until != math.inf else None)
             answer = self._called(client, native, sent, watch, granted)
             if isinstance(answer, client.stream_type):

@@ -121,12 +121,14 @@ class ClientSource:
         self._retire_all_but(None)
 
     def _replaced(self, key: str) -> SdkClient:
-        built = build_client(self._config, key, self._connections)
-        identity = (built.pid, key)
-        # Of two builders that raced, the first to publish wins; the other's client was never used.
-        client = self._published.setdefault(identity, built)
-        if client is not built:
-            built.retire()
+        identity = (os.getpid(), key)
+        client = self._published.get(identity)
+        if client is None:
+            built = build_client(self._config, key, self._connections)
+            # Of two builders that raced, the first to publish wins; the other's client was never used.
+            client = self._published.setdefault(identity, built)
+            if client is not built:
+                built.retire()
         self._current = client
         self._retire_all_but(identity)
         return client

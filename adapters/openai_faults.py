@@ -68,7 +68,9 @@ class Seam:
             return self._status(error)
         if isinstance(error, openai.APITimeoutError) or _is(error, "TimeoutException"):
             return self._error(
-                ProviderTimeoutError, "did not answer within the timeout that the call's arguments give", error
+                ProviderTimeoutError,
+                "did not answer within the timeout that the call's arguments give",
+                error,
             )
         if isinstance(error, openai.APIConnectionError) or _is(error, "RequestError"):
             return self._broken(error, mid_stream)
@@ -106,7 +108,8 @@ class Seam:
         return self._error(ProviderError, f"was cut off: {reason}", error, fault=fault)
 
     def late(self, seconds: float, error: BaseException | None = None) -> ProviderError:
-        text = f"did not answer within {seconds:.3g} s; give it longer with timeout_seconds or timeout="
+        given = f"{round(seconds, 1 if seconds >= 1.0 else 2):g} s"
+        text = f"did not answer within {given}; give it longer with timeout_seconds or timeout="
         return self._error(ProviderTimeoutError, text, error)
 
     def interrupted(self, why: str) -> ProviderError:

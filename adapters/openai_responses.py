@@ -31,18 +31,20 @@ class ResponsesStream(WatchedStream):
             self._strange_chunk()
             return
         self._readable = True
-        response = getattr(event, "response", None)
-        usage = getattr(response, "usage", None)
-        if usage is not None:
-            self._usage = usage
-        if kind in _FAILURES:
-            raise self._seam.failed(event, response)
-        if kind in _ENDS:
-            self._done = True
-            if kind == "response.incomplete":
-                warn_incomplete(self._seam.config, response)
+        if kind in _ENDS or kind in _FAILURES:
+            self._end_with(kind, event)
         if not self._content:
             self._content = kind not in _PRELUDE and not kind.endswith(".added")
+
+    def _end_with(self, kind: str, event: Any) -> None:
+        # Not asked of every event: a field that is not there is what costs most.
+        response = getattr(event, "response", None)
+        self._usage = getattr(response, "usage", None)
+        if kind in _FAILURES:
+            raise self._seam.failed(event, response)
+        self._done = True
+        if kind == "response.incomplete":
+            warn_incomplete(self._seam.config, response)
 
 
 class OpenAIResponsesAdapter(OpenAIAdapter):
