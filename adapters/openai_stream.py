@@ -43,6 +43,7 @@ class WatchedStream(NormalizedStream):
         self._content = False
         self._readable = False
         self._strange = False
+        self._ran_out = False
         self._ended = False
         self._closing = False
         # Never waited for: whoever finds it taken leaves the work to its holder.
@@ -62,7 +63,7 @@ class WatchedStream(NormalizedStream):
     @property
     def completed(self) -> bool:
         # Where no mark can be read, the end itself is one; while such a stream runs, nothing says that it is whole.
-        return self._marked or (self._ended and self._strange and not self._readable)
+        return self._marked or self._ran_out
 
     @property
     def usage(self) -> Any:
@@ -128,6 +129,7 @@ class WatchedStream(NormalizedStream):
         if not self._over_anyway(None):
             self._seam.raise_if_ended(self._watch, self._seconds)
         if self._strange and not self._readable:
+            self._ran_out = True
             self._on_unreadable()
 
     def _over_anyway(self, error: Exception | None) -> bool:

@@ -189,6 +189,17 @@ def test_a_shape_that_nobody_knows_counts_as_complete_and_is_told_of_once(
     assert "chat.completions.create" in warning
 
 
+def test_a_shape_that_nobody_knows_is_not_complete_when_it_breaks_or_is_left(open_stream: Open) -> None:
+    stream = open_stream('{"word": "hi"}', end="cut")
+    with pytest.raises(ProviderStreamInterruptedError):
+        list(stream)
+    assert not stream.completed
+    left = open_stream('{"word": "hi"}', '{"word": "ho"}')
+    next(left)
+    left.close()
+    assert not left.completed
+
+
 def test_events_of_unknown_kinds_pass_and_the_end_is_still_known(open_stream: Open, told: list[str]) -> None:
     stream = open_stream(
         '{"type": "response.created", "response": {"id": "r", "status": "in_progress"}, "sequence_number": 0}',
