@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from loguru import logger
 
 from turnout.calls import Attempt, Identity
+from turnout.errors import ReentrantCallError
 from turnout.policies.contract import OrderingPolicy, Policy, Ranked, RankedT, Ranking, RoutingContext
 from turnout.policies.preference import ConfiguredOrder
 from turnout.runtime.actor import Rests
@@ -53,8 +54,12 @@ class Asked(Rests):
     def __init__(self, policy: OrderingPolicy) -> None:
         self._policy = policy
 
-    def receive(self, message: Order) -> Sequence[Identity]:
-        return tuple(self._policy.order(list(message.eligible), message.context))
+    def receive(self, message: Order) -> Sequence[Identity] | Exception:
+        try:
+            return tuple(self._policy.order(list(message.eligible), message.context))
+        except Exception as error:
+            # A reply like any other: the walk tells of it once, and is told apart from its own failure to ask.
+            return error
 
 
 class Ordering:
@@ -96,10 +101,15 @@ class Ordering:
         assert self._asked is not None
         try:
             chosen = yield Ask(self._asked, Order(tuple(target.identity for target in eligible), context))
-            return _only(chosen, eligible)
+            if not isinstance(chosen, Exception):
+                return _only(chosen, eligible)
+            self._warn(chosen)
+        except ReentrantCallError:
+            # The policy itself is calling: it is told so, instead of being served without its own advice.
+            raise
         except Exception as error:
             self._warn(error)
-            return eligible
+        return eligible
 
     def observe(self, attempt: Attempt) -> None:
         """Tell a policy that learns. When its mailbox is full the attempt is passed over: a sample teaches as well."""
