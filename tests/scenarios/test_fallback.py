@@ -234,6 +234,7 @@ def test_a_policy_that_raises_falls_back_to_the_configured_order_with_one_warnin
     assert [router.invoke(rig.chat()) for _ in range(3)] == ["a", "a", "a"]
     (warning,) = logged.at("WARNING")
     assert "providers are tried in configured order" in warning
+    assert logged.at("ERROR") == []
 
 
 def test_a_callers_classifier_is_asked_before_the_table(rig: Any) -> None:
