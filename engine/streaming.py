@@ -1,5 +1,6 @@
 """The stream that a caller reads, and what becomes of streams that nobody reads to their end."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -11,7 +12,7 @@ from loguru import logger
 
 from turnout.calls import Report
 from turnout.decisions.walk import StreamEnd
-from turnout.errors import ReentrantCallError
+from turnout.errors import ProviderStreamInterruptedError, ReentrantCallError
 from turnout.invocation import OpenedStream, Progress
 from turnout.runtime.contract import Runtime
 from turnout.runtime.drivers import walk_here
@@ -31,6 +32,7 @@ class Reading:
         self.over = False
         self._closing = False
         self._goes_on = True
+        self._pid = os.getpid()
         self._walk = walk
         self._runtime = runtime
         self._turn: SimpleQueue[None] = SimpleQueue()
@@ -45,6 +47,11 @@ class Reading:
 
     def next_chunk(self) -> Any:
         """The next chunk, from whichever provider is answering; StopIteration after the end."""
+        if os.getpid() != self._pid:
+            # The actors that its walk would ask have no threads here.
+            raise ProviderStreamInterruptedError(
+                "this stream was opened before fork(); open another in the child"
+            )
         if not self._take_turn():
             raise ReentrantCallError("this stream is being read already; a stream has one reader")
         try:
@@ -55,8 +62,8 @@ class Reading:
                 self.close()
 
     def close(self) -> None:
-        """End it now. Final and idempotent; never a restart."""
-        if self.over:
+        """End it now. Final and idempotent; never a restart. A forked child leaves it to its parent."""
+        if self.over or os.getpid() != self._pid:
             return
         self._closing = True
         if self._take_turn():
@@ -90,8 +97,6 @@ class Reading:
                     self._first_seconds = self._runtime.clock.monotonic() - self._started
                 self._chunks += 1
                 return chunk
-            if self._closing:
-                break
             try:
                 self._go_on(error)
             except CancelledError:
