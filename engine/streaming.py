@@ -114,6 +114,8 @@ class Reading:
         walk_here(self._walk, self._runtime, self._handed_late, end)
 
     def _go_on(self, error: Exception | None) -> None:
+        if self._closing:
+            return
         end = self._ended(error, closed=False)
         self.stream.close()
         self._goes_on = False
