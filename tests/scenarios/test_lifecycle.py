@@ -1,5 +1,6 @@
 """A router's life: closing, resizing, a full queue, and calls back into it."""
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
@@ -67,6 +68,7 @@ def test_a_closed_router_refuses_work_and_still_tells_of_health(rig: Any) -> Non
     doors: list[Callable[[], Any]] = [
         lambda: router.invoke(rig.chat()),
         lambda: router.submit(rig.chat()),
+        lambda: asyncio.run(router.ainvoke(rig.chat())),
         lambda: router.submit(rig.chat(), block=True, timeout=1.0),
         router.flush,
         lambda: router.resize(2),
