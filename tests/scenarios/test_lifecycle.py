@@ -1,27 +1,26 @@
-"""A router's life: closing, resizing, a full queue, and calls back into it."""
+"""A router's end: what close refuses, waits for, cuts, keeps and leaves alone."""
 
 import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 from datetime import UTC, datetime
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import duckdb
 import pytest
 
 from turnout import (
-    ConfigError,
-    DeadlineExceededError,
+    UNSET,
     PreferencePolicy,
-    ReentrantCallError,
-    RouterBusyError,
     RouterClosedError,
+    SQLiteMetricsStore,
     StreamRestart,
 )
 from turnout.storage.memory import MemoryMetricsStore
-from turnout.testing import ManualClock, ScriptedAdapters
+from turnout.testing import ScriptedAdapters
 from turnout.testing.simulator import Answer, Cut, Ending, Silence
 
 LONG_AGO = datetime.fromtimestamp(0, UTC)
@@ -51,9 +50,6 @@ def refuses(router: Any) -> bool:
             return True
         pause.wait(0.001)
     return False
-
-
-# closing
 
 
 def test_a_closed_router_refuses_work_and_still_tells_of_health(rig: Any) -> None:
@@ -156,6 +152,25 @@ def test_nothing_told_before_close_is_lost(rig: Any) -> None:
     assert router.stats().ledger.written == 450
 
 
+def test_close_ends_the_store_that_the_router_made_and_leaves_the_callers_own(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    own = SQLiteMetricsStore(tmp_path / "own.sqlite")
+    adapters = ScriptedAdapters({"a": ["a"]})
+
+    for settings in ({"metrics_store": UNSET}, {"metrics_store": own}):
+        router = rig.scripted(adapters, "a", **settings)
+        router.invoke(rig.chat())
+        router.close()
+
+    assert len(own.query_recent(since=LONG_AGO)) == 1
+    own.close()
+    # DuckDB lets a file be opened read-only only when nothing in this process holds it for writing.
+    with duckdb.connect(tmp_path / ".turnout" / "metrics.duckdb", read_only=True) as connection:
+        assert connection.execute("SELECT count(*) FROM provider_attempts").fetchall() == [(1,)]
+
+
 def test_streams_in_callers_hands_stay_readable_after_close(rig: Any) -> None:
     store = MemoryMetricsStore()
     sim = rig.simulate(a=Answer(text="one two three", chunks=3))
@@ -188,166 +203,3 @@ def test_a_stream_that_breaks_after_close_still_starts_over(rig: Any) -> None:
     assert "".join(chunk.choices[0].delta.content or "" for chunk in rest[-6:]).endswith("whole")
     assert len(told) == 1
     assert router.health_report()["a"].consecutive_failures == 1
-
-
-# the queue and the workers
-
-
-def test_a_full_queue_refuses_and_a_caller_may_wait_for_a_place(rig: Any) -> None:
-    gate = Gate()
-    router = rig.scripted(ScriptedAdapters({"a": [gate]}), "a", pool={"max_workers": 1, "max_queue": 1})
-    running = router.submit(rig.chat("running"))
-    assert gate.arrived.get(timeout=30) == "running"
-    queued = router.submit(rig.chat("queued"))
-
-    with pytest.raises(RouterBusyError, match="1 calls are waiting already"):
-        router.submit(rig.chat("refused"))
-    with pytest.raises(DeadlineExceededError, match="a place in the queue") as caught:
-        router.submit(rig.chat("late"), block=True, timeout=0.05)
-    assert isinstance(caught.value.__cause__, RouterBusyError)
-    assert (router.stats().queued, router.stats().pending) == (1, 2)
-
-    waited: SimpleQueue[Future[Any]] = SimpleQueue()
-    waiter = threading.Thread(target=lambda: waited.put(router.submit(rig.chat("waited"), block=True)))
-    waiter.start()
-    gate.opened.set()
-
-    futures = [running, queued, waited.get(timeout=30)]
-    waiter.join(30)
-    assert [future.result(30) for future in futures] == [
-        "answer to running",
-        "answer to queued",
-        "answer to waited",
-    ]
-
-
-def test_the_time_in_the_queue_counts_towards_the_timeout(rig: Any) -> None:
-    gate = Gate()
-    clock = ManualClock()
-    adapters = ScriptedAdapters({"a": [gate]})
-    router = rig.scripted(adapters, "a", pool={"max_workers": 1}, clock=clock)
-    router.submit(rig.chat("running"))
-    assert gate.arrived.get(timeout=30) == "running"
-
-    late = router.submit(rig.chat("late"), timeout=5.0)
-    clock.advance(5.0)
-    gate.opened.set()
-
-    with pytest.raises(DeadlineExceededError):
-        late.result(30)
-    assert len(adapters.calls) == 1
-
-
-def test_workers_may_be_more_or_fewer_while_calls_run(rig: Any) -> None:
-    gate = Gate()
-    router = rig.scripted(ScriptedAdapters({"a": [gate]}), "a", pool={"max_workers": 1})
-    futures = [router.submit(rig.chat(str(number))) for number in range(6)]
-    gate.arrived.get(timeout=30)
-
-    router.resize(4)
-    for _ in range(3):
-        gate.arrived.get(timeout=30)
-    assert router.stats().max_workers == router.stats().workers == 4
-
-    router.resize(1)
-    assert router.stats().max_workers == 1
-    gate.opened.set()
-    assert not wait(futures, 30).not_done
-    more = [router.submit(rig.chat(str(number))) for number in range(6, 12)]
-    assert [future.result(30) for future in more] == [f"answer to {number}" for number in range(6, 12)]
-
-
-@pytest.mark.parametrize("wrong", [0, -1, True, 2.0, "3"])
-def test_a_number_of_workers_that_cannot_be_is_refused(rig: Any, wrong: Any) -> None:
-    router = rig.scripted(ScriptedAdapters({"a": ["a"]}), "a")
-
-    with pytest.raises(ConfigError, match="max_workers"):
-        router.resize(wrong)
-
-
-# calls back into the router
-
-
-class Curious:
-    """A policy that does what it must not: it calls the router."""
-
-    def __init__(self) -> None:
-        self.router: Any = None
-        self.call: Any = None
-        self.seen: list[Exception] = []
-
-    def order(self, eligible: Any, context: Any) -> Any:
-        try:
-            self.router.invoke(self.call)
-        except Exception as error:
-            self.seen.append(error)
-            raise
-        return eligible
-
-
-def test_a_policy_that_calls_the_router_is_refused_at_once(rig: Any, logged: Any) -> None:
-    policy = Curious()
-    adapters = ScriptedAdapters({"a": ["a"], "b": ["b"]})
-    router = rig.scripted(adapters, "ab", policy=policy)
-    policy.router, policy.call = router, rig.chat("from the policy")
-
-    answers = [router.invoke(rig.chat()), router.submit(rig.chat()).result(30)]
-
-    # It raised, so the configured order serves; the policy's own call reached nobody.
-    assert answers == ["a", "a"]
-    assert [type(error) for error in policy.seen] == [ReentrantCallError, ReentrantCallError]
-    assert len(adapters.calls) == 2
-    assert len(logged.at("WARNING")) == 1
-    assert logged.at("ERROR") == []
-
-
-def test_waiting_on_a_worker_for_a_call_of_the_same_router_is_refused(rig: Any) -> None:
-    futures: list[Any] = []
-    seen: list[Exception] = []
-
-    def impatient(call: Any) -> str:
-        future = router.submit(rig.chat("inner"))
-        futures.append(future)
-        for ask in (future.result, future.exception):
-            try:
-                ask(30)
-            except ReentrantCallError as error:
-                seen.append(error)
-        return "outer"
-
-    router = rig.scripted(ScriptedAdapters({"a": [impatient, "inner"]}), "a", pool={"max_workers": 1})
-
-    assert router.submit(rig.chat()).result(30) == "outer"
-    assert futures[0].result(30) == "inner"
-    assert len(seen) == 2
-
-
-def test_a_done_callback_or_an_adapter_may_invoke(rig: Any) -> None:
-    def nested(call: Any) -> str:
-        return f"outer of {router.invoke(rig.chat())}"
-
-    router = rig.scripted(ScriptedAdapters({"a": [nested, "inner"]}), "a", pool={"max_workers": 1})
-    answers: SimpleQueue[Any] = SimpleQueue()
-
-    future = router.submit(rig.chat())
-    future.add_done_callback(lambda done: answers.put(router.invoke(rig.chat())))
-
-    assert future.result(30) == "outer of inner"
-    assert answers.get(timeout=30) == "inner"
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), RuntimeError("bug")])
-def test_a_worker_outlives_a_callback_that_raises_anything(rig: Any, error: BaseException) -> None:
-    gate = Gate()
-    router = rig.scripted(ScriptedAdapters({"a": [gate]}), "a", pool={"max_workers": 1})
-
-    def callback(done: Any) -> None:
-        raise error
-
-    future = router.submit(rig.chat("first"))
-    future.add_done_callback(callback)
-    gate.opened.set()
-
-    assert future.result(30) == "answer to first"
-    assert router.submit(rig.chat("second")).result(30) == "answer to second"
-    assert router.stats().workers == 1
