@@ -85,4 +85,4 @@ class Measures(Protocol):
     """A provider that can read from its answers what they used."""
 
     def usage(self, result: Any) -> Usage | None:
-        """Usage of a whole answer, or of a stream's native usage object; None where it is unknown."""
+        """What a whole answer, or a stream that ended, says it used; None where it does not."""

@@ -94,7 +94,7 @@ class NativeProvider:
     def invoke(self, request: NativeCall, deadline: Limit) -> Any:
         """The native call through the adapter, which is given the limit, or its seconds, where it takes them."""
         variant = request.variants[self.config.protocol]
-        arguments = self._arguments(variant.arguments)
+        arguments = complete_arguments(self.config, variant.arguments)
         adapter: Any = self._adapter_of(self.config)
         extras = self._extras_of(adapter)
         if "limit" in extras:
@@ -112,17 +112,8 @@ class NativeProvider:
         return Outcome.OK
 
     def usage(self, result: Any) -> Usage | None:
-        """What an answer, or a stream's native usage object, says it used."""
+        """What an answer, or a stream that ended, says it used."""
         return self._usage_of(result)
-
-    def _arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The caller's arguments with the model, and with what ``extra_body`` adds where the caller gave none."""
-        arguments = {**given, "model": self.config.model}
-        theirs = given.get("extra_body") or {}
-        if self.config.extra_body and isinstance(theirs, Mapping):
-            ours = {name: value for name, value in self.config.extra_body.items() if name not in given}
-            arguments["extra_body"] = {**ours, **theirs}
-        return arguments
 
     def _extras_of(self, adapter: Any) -> frozenset[str]:
         """Which of our extras the adapter's ``invoke`` takes; learnt once per class."""
@@ -157,3 +148,14 @@ def _never(config: ProviderConfig, supported: Collection[ApiProtocol]) -> tuple[
     if config.protocol not in supported:
         return FilterReason.UNSUPPORTED_PROTOCOL, f"no adapter for the protocol {config.protocol.value}"
     return None
+
+
+def complete_arguments(config: ProviderConfig, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The caller's arguments with the provider's model, and with what its ``extra_body`` adds where the caller gave
+    no such name, itself or in an ``extra_body`` of its own."""
+    arguments = {**given, "model": config.model}
+    theirs = given.get("extra_body") or {}
+    if config.extra_body and isinstance(theirs, Mapping):
+        ours = {name: value for name, value in config.extra_body.items() if name not in given}
+        arguments["extra_body"] = {**ours, **theirs}
+    return arguments

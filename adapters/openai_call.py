@@ -10,9 +10,7 @@ from loguru import logger
 from turnout.adapters.openai_client import ClientSource, SdkClient
 from turnout.adapters.openai_faults import Seam
 from turnout.adapters.openai_stream import WatchedStream
-from turnout.adapters.openai_usage import usage_of
 from turnout.adapters.wire import Watch
-from turnout.calls import Usage
 from turnout.clock import Clock, SystemClock
 from turnout.config import ProviderConfig
 from turnout.deadline import Limit
@@ -76,10 +74,6 @@ class OpenAIAdapter(ABC):
                 watch.let_go()
                 client.leave()
 
-    def usage(self, result: Any) -> Usage | None:
-        """Usage of a whole answer, or of a stream's native usage object; None where it is unknown."""
-        return usage_of(result)
-
     def close(self) -> None:
         """Close the SDK client, once calls in flight and open streams are done with it."""
         self._clients.close()
@@ -129,15 +123,8 @@ class OpenAIAdapter(ABC):
     def _sent_arguments(
         self, arguments: Mapping[str, Any], granted: float | None
     ) -> tuple[dict[str, Any], bool]:
-        """The arguments with the model, the provider's ``extra_body`` and the time, and whether that time is ours."""
-        config = self._config
+        """The arguments with the time given to them, and whether that time is ours."""
         sent = dict(arguments)
-        sent["model"] = config.model
-        if config.extra_body:
-            theirs = sent.get("extra_body")
-            ours = {name: value for name, value in config.extra_body.items() if name not in sent}
-            if theirs is None or isinstance(theirs, Mapping):
-                sent["extra_body"] = {**ours, **(theirs or {})}
         if granted is None:
             return sent, False
         timeout = sent.get("timeout")

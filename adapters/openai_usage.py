@@ -4,18 +4,17 @@ from turnout.adapters.openai_words import field
 from turnout.calls import Usage
 
 
-def usage_of(native: object) -> Usage | None:
-    """Usage of a whole Chat or Responses answer, or of its usage object; None where nothing is known."""
-    if native is None:
+def usage_of(answer: object) -> Usage | None:
+    """Usage of a whole Chat or Responses answer, or of a stream that ended; None where it tells nothing."""
+    said = field(answer, "usage")
+    if said is None:
         return None
-    said = field(native, "usage")
-    usage = native if said is None else said
-    input_tokens = _count(usage, "prompt_tokens", "input_tokens")
-    output_tokens = _count(usage, "completion_tokens", "output_tokens")
-    details = field(usage, "prompt_tokens_details")
+    input_tokens = _count(said, "prompt_tokens", "input_tokens")
+    output_tokens = _count(said, "completion_tokens", "output_tokens")
+    details = field(said, "prompt_tokens_details")
     if details is None:
-        details = field(usage, "input_tokens_details")
-    cached_tokens = _count(details, "cached_tokens")
+        details = field(said, "input_tokens_details")
+    cached_tokens = None if details is None else _count(details, "cached_tokens")
     if input_tokens is None and output_tokens is None and cached_tokens is None:
         return None
     return Usage(input_tokens, cached_tokens, output_tokens)

@@ -112,18 +112,19 @@ class Engine:
         """Queue an invocation. With ``block`` it waits for a place at the door, as long as ``timeout`` allows."""
         plant = self._open_plant()
         progress = self._progress(request, call_type, timeout, failure_policy, on_restart)
-        submission = _Submission(self, plant, progress)
+        future = InvocationFuture(progress, plant.runtime.owns_this_thread, self._pending)
+        walk = PooledWalk(plant.execution.walk(progress), plant.runtime, self._handed, future.settle)
         try:
-            plant.runtime.workers.submit(submission.walk, wait_seconds=timeout if block else 0.0)
+            future.ticket = plant.runtime.workers.submit(walk, wait_seconds=timeout if block else 0.0)
         except RouterBusyError as busy:
-            submission.forget()
+            future.forget()
             if block and timeout is not None:
                 raise DeadlineExceededError(timeout, waiting_for="a place in the queue") from busy
             raise
         except BaseException:
-            submission.forget()
+            future.forget()
             raise
-        return submission.future
+        return future
 
     def invoke(
         self,
@@ -251,25 +252,6 @@ class Engine:
             target if target.max_concurrency is None else replace(target, lane=Lane(target.max_concurrency))
             for target in setup.targets
         )
-        execution = Execution(targets, health, ordering, ledger, setup.clock, self._ids)
+        execution = Execution(targets, health, ordering, ledger, setup.clock)
         return Plant(runtime, health, ordering, ledger, execution, StreamRegistry(f"turnout-{setup.name}-streams"))
 
-
-class _Submission:
-    """A walk on its way through the pool, and its future among the pending ones until it is settled."""
-
-    __slots__ = ("_engine", "_key", "future", "walk")
-
-    def __init__(self, engine: Engine, plant: Plant, progress: Progress) -> None:
-        self._engine = engine
-        self._key = progress.invocation.key
-        self.future = InvocationFuture(progress, plant.runtime.owns_this_thread)
-        self.walk = PooledWalk(plant.execution.walk(progress), plant.runtime, engine._handed, self._settle)
-        engine._pending[self._key] = self.future
-
-    def forget(self) -> None:
-        self._engine._pending.pop(self._key, None)
-
-    def _settle(self, value: Any, error: BaseException | None) -> None:
-        self.forget()
-        self.future.settle(value, error)

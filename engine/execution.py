@@ -32,7 +32,6 @@ from turnout.errors import (
     told,
 )
 from turnout.faults import FAULTS, Effect, Failure, Fault
-from turnout.ids import TimeOrderedIds
 from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.policies.contract import RoutingContext
 from turnout.runtime.lane import Lane
@@ -74,7 +73,6 @@ class Execution:
     ordering: Ordering
     ledger: Ledger | None
     clock: Clock
-    ids: TimeOrderedIds
 
     def walk(self, progress: Progress) -> Generator[Step, Any, Any]:
         """One invocation from plan to answer. Returns the answer; raises a ``TurnoutError`` where there is none."""
@@ -93,7 +91,7 @@ class Execution:
             if target is None:
                 raise _exhausted(progress)
             value = end = error = None
-            this = Try(self.ids(), target, reason, progress, self.health.snapshot.epoch, self.clock)
+            this = Try(target, reason, progress, self.health.snapshot.epoch, self.clock)
             try:
                 value = yield Call(target.invoke, invocation.request, this.limit, invocation.context.copy())
                 if isinstance(value, _AWAITABLE):
@@ -183,7 +181,7 @@ class Execution:
         if end is None:
             outcome, usage = _OK, target.usage(value)
         else:
-            outcome, usage = stream_outcome(end), target.usage(value.usage)
+            outcome, usage = stream_outcome(end), target.usage(value)
             if outcome is Outcome.FAILED:
                 return self._failed(this, end.error or _unfinished(target, end), end)
         attempt = this.ended(self.clock.monotonic(), outcome, None, usage, end)

@@ -7,6 +7,7 @@ from typing import Any
 from turnout.calls import Report
 from turnout.errors import ReentrantCallError
 from turnout.invocation import Progress
+from turnout.runtime.contract import Takeable
 from turnout.runtime.once import Once
 from turnout.streaming import RouterStream
 
@@ -14,25 +15,35 @@ from turnout.streaming import RouterStream
 class InvocationFuture(Future[Any]):
     """A ``concurrent.futures.Future`` that can be cancelled at every stage, and that can say what happened.
 
-    It stays pending until it is resolved. ``cancel`` cuts the attempt in flight; an answer that comes all the same is
+    It stays pending, and among ``pending``, until it is resolved. ``cancel`` cuts the attempt in flight; an answer that comes all the same is
     dropped, and a stream among them closed.
     """
 
-    def __init__(self, progress: Progress, on_worker: Callable[[], bool]) -> None:
+    def __init__(
+        self, progress: Progress, on_worker: Callable[[], bool], pending: "dict[int, InvocationFuture]"
+    ) -> None:
         super().__init__()
         self._progress = progress
         self._on_worker = on_worker
+        self._pending = pending
+        self.ticket: Takeable | None = None
+        pending[progress.invocation.key] = self
 
     def report(self) -> Report:
         """Who answered, every attempt so far, who was not tried and why, and the time in the queue."""
         return self._progress.report()
 
     def result(self, timeout: float | None = None) -> Any:
-        self._refuse_on_worker()
+        """The answer. A thread that waits without a timeout makes the call itself, if no worker has begun it: that
+        saves two switches of thread. Ctrl-C then ends that call."""
+        if not self.done():
+            self._before_waiting(timeout)
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._refuse_on_worker()
+        """What was raised, or None; waits as ``result`` does."""
+        if not self.done():
+            self._before_waiting(timeout)
         return super().exception(timeout)
 
     def cancel(self) -> bool:
@@ -47,6 +58,7 @@ class InvocationFuture(Future[Any]):
 
     def settle(self, value: Any, error: BaseException | None) -> None:
         """Resolve it, once; what comes after a cancel is dropped."""
+        self.forget()
         try:
             if error is None:
                 self.set_result(value)
@@ -56,8 +68,16 @@ class InvocationFuture(Future[Any]):
             if isinstance(value, RouterStream):
                 value.close()
 
-    def _refuse_on_worker(self) -> None:
-        if not self.done() and self._on_worker():
+    def forget(self) -> None:
+        """No longer pending: settled, or never queued."""
+        self._pending.pop(self._progress.invocation.key, None)
+
+    def _before_waiting(self, timeout: float | None) -> None:
+        if timeout is None and self.ticket is not None and not self._on_worker():
+            task = self.ticket.take()
+            if task is not None:
+                task()
+        elif self._on_worker():
             raise ReentrantCallError(
                 "a worker of this router cannot wait for a future of the same router: it may be the one that should "
                 "run it; use invoke() there, or add_done_callback()"

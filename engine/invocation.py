@@ -111,12 +111,9 @@ class OpenedStream:
 class Try:
     """One physical try while it runs: what is known from its start, and how it becomes an Attempt."""
 
-    __slots__ = ("began", "epoch", "key", "limit", "progress", "reason", "started", "target")
+    __slots__ = ("began", "epoch", "limit", "progress", "reason", "started", "target")
 
-    def __init__(
-        self, key: int, target: Target, reason: Reason, progress: Progress, epoch: int, clock: Clock
-    ) -> None:
-        self.key = key
+    def __init__(self, target: Target, reason: Reason, progress: Progress, epoch: int, clock: Clock) -> None:
         self.target = target
         self.reason = reason
         self.progress = progress
@@ -137,11 +134,12 @@ class Try:
         """The attempt, over at ``now``. ``end`` is that of the stream it opened, if it did."""
         progress = self.progress
         invocation = progress.invocation
+        number = len(progress.attempts) + 1
         opened = None if invocation.call_type is CallType.REGULAR else end is not None
         return Attempt(
-            self.key,
+            invocation.key + number,
             invocation.key,
-            len(progress.attempts) + 1,
+            number,
             self.reason,
             self.target.identity,
             invocation.call_type,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from loguru import logger
 
+from turnout.adapters.native import complete_arguments
 from turnout.adapters.openai_call import OpenAIAdapter
 from turnout.adapters.openai_chat import OpenAIChatAdapter
 from turnout.adapters.openai_responses import OpenAIResponsesAdapter
@@ -43,7 +44,8 @@ class Bench:
         self.simulator.script("alpha", script)
 
     def call(self, adapter: OpenAIAdapter | None = None, **more: Any) -> Any:
-        return (adapter or self.adapter()).invoke(self.operation, {**self.arguments, **more})
+        adapter = adapter or self.adapter()
+        return adapter.invoke(self.operation, complete_arguments(adapter._config, {**self.arguments, **more}))
 
     def stream(self, adapter: OpenAIAdapter | None = None, **more: Any) -> Any:
         return self.call(adapter, stream=True, **more)

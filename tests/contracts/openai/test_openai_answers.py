@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from turnout.adapters.openai_usage import usage_of
 from turnout.calls import Usage
 from turnout.errors import (
     ProviderError,
@@ -51,14 +52,14 @@ def test_a_streams_usage_is_the_sdks_own_object(bench: Any) -> None:
     stream = bench.stream(adapter, **more)
     list(stream)
     assert stream.usage.total_tokens == 18
-    assert adapter.usage(stream.usage) == Usage(11, 4, 7)
+    assert usage_of(stream) == Usage(11, 4, 7)
 
 
 def test_a_whole_answers_usage_is_read(bench: Any) -> None:
     bench.play([Answer(prompt_tokens=11, cached_tokens=4, completion_tokens=7), Answer(usage=False)])
     adapter = bench.adapter()
-    assert adapter.usage(bench.call(adapter)) == Usage(11, 4, 7)
-    assert adapter.usage(bench.call(adapter)) is None
+    assert usage_of(bench.call(adapter)) == Usage(11, 4, 7)
+    assert usage_of(bench.call(adapter)) is None
 
 
 def test_a_prelude_is_no_content(bench: Any, failure_of: FailureOf) -> None:

@@ -76,7 +76,7 @@ from turnout.config import ProviderConfig
 config = ProviderConfig(provider_id="a", name="a", protocol=ApiProtocol.OPENAI_CHAT, model="m",
                         base_url=sys.argv[1], api_key="k")
 adapter = OpenAIChatAdapter(config)
-asked = {"messages": [{"role": "user", "content": "x"}]}
+asked = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
 call = lambda **more: adapter.invoke("chat.completions.create", {**asked, **more})
 call()
 stream = call(stream=True)

@@ -102,7 +102,7 @@ def test_a_refused_connection_is_a_connection_fault(failure_of: FailureOf) -> No
         base_url=f"http://127.0.0.1:{port}/v1",
     )  # fmt: skip
     adapter = OpenAIChatAdapter(config)
-    failure = failure_of(lambda: adapter.invoke("chat.completions.create", {"messages": []}))
+    failure = failure_of(lambda: adapter.invoke("chat.completions.create", {"messages": [], "model": "m"}))
     assert isinstance(failure, ProviderConnectionError)
     assert failure.fault is Fault.CONNECTION
     assert "base_url" in str(failure)

@@ -100,7 +100,7 @@ def open_stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
                 stack.callback(adapters["odd"].close)
             operation = "responses.create" if responses else "chat.completions.create"
             arguments: dict[str, Any] = {"input": "x"} if responses else {"messages": []}
-            return adapters["odd"].invoke(operation, {**arguments, "stream": True})
+            return adapters["odd"].invoke(operation, {**arguments, "model": "m", "stream": True})
 
         yield start
 
@@ -227,7 +227,7 @@ def test_calls_go_through_the_proxy_that_the_environment_names(monkeypatch: pyte
     with _Server(events, "close") as proxy:
         monkeypatch.setenv("http_proxy", proxy.removesuffix("/v1"))
         adapter = OpenAIChatAdapter(config)
-        stream = adapter.invoke("chat.completions.create", {"messages": [], "stream": True})
+        stream = adapter.invoke("chat.completions.create", {"messages": [], "model": "m", "stream": True})
         assert len(list(stream)) == 2
         adapter.close()
 

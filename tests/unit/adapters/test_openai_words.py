@@ -97,7 +97,7 @@ def test_codes_are_text(value: object, text: str | None) -> None:
     ("native", "usage"),
     [
         ({"usage": {"prompt_tokens": 3, "completion_tokens": 4}}, Usage(3, None, 4)),
-        (SimpleNamespace(prompt_tokens=3), Usage(3, None, None)),
+        (SimpleNamespace(usage=SimpleNamespace(prompt_tokens=3)), Usage(3, None, None)),
         (
             SimpleNamespace(
                 usage=SimpleNamespace(

@@ -223,3 +223,51 @@ def test_no_schedule_strands_a_task_that_an_idle_or_unborn_worker_could_run(seed
         barrier.wait(WAIT)
     assert pool.stop(WAIT) == []
     assert pool.workers == 0
+
+
+def test_a_nudge_left_from_shrinking_does_not_keep_the_workers_of_a_closing_pool_busy() -> None:
+    pool = pool_of(3)
+    gate = Gate()
+    for _ in range(3):
+        pool.submit(gate)
+    for _ in range(3):
+        gate.started.get(timeout=WAIT)
+    gate.open.set()
+    while pool._idle.qsize() < 3:
+        assert pool.workers == 3
+    pool.resize(1)
+    assert pool.stop(WAIT) == []
+    assert pool.stop(WAIT) == []
+
+
+def test_who_waits_for_its_task_may_take_it_back_and_no_worker_runs_it_too(pool: WorkerPool) -> None:
+    gate, ran = Gate(), SimpleQueue[int]()
+    for _ in range(4):
+        pool.submit(gate)
+    for _ in range(4):
+        gate.started.get(timeout=WAIT)
+    tickets = [pool.submit(lambda number=number: ran.put(number)) for number in range(10)]
+    taken = [ticket.take() for ticket in tickets[:5]]
+    assert all(taken)
+    assert pool.waiting == 5
+    assert tickets[0].take() is None
+    gate.open.set()
+    assert sorted(ran.get(timeout=WAIT) for _ in range(5)) == [5, 6, 7, 8, 9]
+    assert ran.empty()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_taking_tasks_back_strands_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    workers = rng.randint(2, 5)
+    pool = pool_of(workers)
+    for _ in range(60):
+        for _ in range(rng.randint(1, 6)):
+            ticket = pool.submit(lambda: None)
+            if rng.random() < 0.6:
+                ticket.take()
+        barrier = threading.Barrier(workers + 1)
+        for _ in range(workers):
+            pool.submit(lambda barrier=barrier: barrier.wait(WAIT))
+        barrier.wait(WAIT)
+    assert pool.stop(WAIT) == []
