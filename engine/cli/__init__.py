@@ -1,1 +1,1 @@
-"""The `turnout` command."""
+"""The command ``turnout``."""

@@ -1,0 +1,104 @@
+"""The commands, their options and their help."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnout.cli import texts
+from turnout.cli.exits import USAGE, ending_at_ctrl_c
+from turnout.cli.extras import require
+from turnout.errors import ConfigError
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        typer.echo(f"turnout {version('turnout')}")
+    except PackageNotFoundError:
+        typer.echo("turnout (not installed as a package)")
+    raise typer.Exit
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Say in one line what must be put right before anything can be run."""
+    try:
+        yield
+    except ConfigError as error:
+        typer.echo(f"{what}: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+
+
+@app.callback(help=texts.ROOT)
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(help=texts.DEMO)
+def demo(
+    calls: Annotated[int, typer.Option(min=1, help="How many calls to make.")] = 200,
+    database: Annotated[
+        Path | None,
+        typer.Option(
+            help="The ledger's DuckDB file.", show_default="~/.turnout/metrics.duckdb", dir_okay=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides which calls the providers fail.")] = 1,
+) -> None:
+    require("turnout demo", ("openai", "duckdb", "h11"))
+    with ending_at_ctrl_c(), _refusing("turnout demo"):
+        from turnout.cli.demo import run_demo
+
+        code = run_demo(calls, database, seed)
+    raise typer.Exit(code)
+
+
+@app.command(help=texts.BATCH)
+def batch(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The input file; - is standard input.")],
+    config: Annotated[Path, typer.Option(help="The router's TOML file.")],
+    out: Annotated[Path, typer.Option(help="The output file; - is standard output.")],
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many calls run at once, and how many connections to a provider are kept.",
+            show_default="pool.max_workers of the configuration, or 32",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an OUT that an earlier run has begun.")
+    ] = False,
+) -> None:
+    require("turnout batch", ("openai",))
+    with ending_at_ctrl_c(), _refusing("turnout batch"):
+        from turnout.cli.batch import run_batch_command
+
+        code = run_batch_command(source, config, out, workers, resume=resume)
+    raise typer.Exit(code)
+
+
+@app.command(help=texts.SIMULATE)
+def simulate(
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")
+    ] = 8808,
+) -> None:
+    require("turnout simulate", ("h11",))
+    from turnout.cli.simulate import run_simulator
+
+    run_simulator(port)

@@ -1,0 +1,101 @@
+"""The help texts of the commands."""
+
+from typing import Final
+
+
+def _flowing(text: str) -> str:
+    """Each paragraph on one line, to be broken where the terminal ends; one led by a backspace stays as it is."""
+    paragraphs = text.strip().split("\n\n")
+    return "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in paragraphs)
+
+
+ROOT: Final = _flowing(
+    """
+turnout gets an LLM call answered: over interchangeable providers, with every attempt recorded.
+
+\b
+Examples:
+  turnout demo                 watch it at work; needs no key and no network
+  turnout batch in.jsonl --config turnout.toml --out out.jsonl
+  turnout simulate             providers to try your own code on
+"""
+)
+
+DEMO: Final = _flowing(
+    """
+Watch turnout answer calls through providers that fail.
+
+Starts four simulated providers on this machine: one healthy, one slow, one that answers 429 and 500, one that cuts
+its answers off. Then it makes calls to them through the openai SDK, regular and streaming, Chat and Responses, and
+shows what becomes of them. No key and no network is needed. Every attempt is kept in a DuckDB ledger.
+
+\b
+Exit codes: 0 every call got a whole answer, 1 some did not, 130 Ctrl-C.
+
+\b
+Examples:
+  turnout demo
+  turnout demo --calls 1000
+  turnout demo --database /tmp/demo.duckdb --seed 7
+"""
+)
+
+BATCH: Final = _flowing(
+    """
+Run a file of calls through the providers of a configuration.
+
+IN holds OpenAI batch input, one JSON object a line: custom_id, method "POST", url "/v1/chat/completions" or
+"/v1/responses", and body. OUT gets OpenAI batch output, one line for each line of IN, in the order in which they end.
+It is private (mode 0600) and has each line as soon as its call ends: whatever stops the batch, what is done is kept.
+
+[bold]The model in body is replaced[/bold] by that of the provider which answers. "stream": true is refused.
+
+A line of OUT has an id (that of the invocation in the ledger), the custom_id, a response and an error:
+
+\b
+  answered           response {200, request_id, body}              error null
+  refused over HTTP  response {its status, request_id, its error}  error null
+  failed otherwise   response null               error {code, message}
+  bad line in IN     response null               error {invalid_line, message}
+
+The code of a failure is its kind (timeout, connection, ...), deadline_exceeded or no_eligible_provider. A custom_id
+given twice belongs to its first line; the second is a bad line, and its error has no custom_id.
+
+--resume keeps the answers in OUT and runs all other lines of IN, those that failed before too.
+
+\b
+Exit codes: 0 all answered, 1 some were not, 2 nothing was run, 130 Ctrl-C.
+
+\b
+Examples:
+  turnout batch in.jsonl --config turnout.toml --out out.jsonl
+  turnout batch in.jsonl --config turnout.toml --out out.jsonl --workers 64
+  turnout batch in.jsonl --config turnout.toml --out out.jsonl --resume
+  zcat in.jsonl.gz | turnout batch - --config turnout.toml --out - > out.jsonl
+
+\b
+A configuration, turnout.toml:
+  metrics_scope = "my-batch"
+  \\[\\[providers]]
+  provider_id = "openai-main"
+  name = "OpenAI"
+  protocol = "openai_chat"        # openai_responses for /v1/responses
+  model = "gpt-4.1-mini"
+  api_key_env = "OPENAI_API_KEY"
+  # base_url, timeout_seconds, max_concurrency, extra_body
+"""
+)
+
+SIMULATE: Final = _flowing(
+    """
+Serve simulated providers until Ctrl-C, to try code on: one for each everyday fault.
+
+They speak OpenAI Chat Completions and Responses over HTTP on 127.0.0.1, plain and streaming; any key will do.
+
+\b
+Examples:
+  turnout simulate
+  turnout simulate --port 9000
+  turnout simulate --port 0        any free port
+"""
+)
