@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
+from loguru import logger
+
 from turnout.adapters.contract import NativeAdapter
 from turnout.calls import ApiProtocol, Attempt, CallType, CallVariant, FilterReason, Outcome, Usage
 from turnout.config import ProviderConfig
@@ -113,7 +115,12 @@ class NativeProvider:
 
     def usage(self, result: Any) -> Usage | None:
         """What an answer, or a stream that ended, says it used."""
-        return self._usage_of(result)
+        try:
+            return self._usage_of(result)
+        except Exception as error:
+            # An answer that was paid for is not lost because it could not be read for the ledger.
+            logger.debug("{}: the usage of an answer could not be read: {!r}", self.name, error)
+            return None
 
     def _extras_of(self, adapter: Any) -> frozenset[str]:
         """Which of our extras the adapter's ``invoke`` takes; learnt once per class."""
@@ -127,18 +134,14 @@ class NativeProvider:
 
     def _failure(self, error: Exception, fault: Fault) -> Failure:
         if not isinstance(error, ProviderError):
-            return Failure(fault, self._without_key(told(error)))
+            return Failure(fault, self.config.without_key(told(error)))
         return Failure(
             fault,
-            self._without_key(str(error)),
+            self.config.without_key(str(error)),
             error.retry_after_seconds,
             error.status_code,
             error.error_code,
         )
-
-    def _without_key(self, text: str) -> str:
-        key = self.config.resolved_key()
-        return text if key is None else text.replace(key.get_secret_value(), "[key]")
 
 
 def _never(config: ProviderConfig, supported: Collection[ApiProtocol]) -> tuple[FilterReason, str] | None:

@@ -34,8 +34,6 @@ from turnout.faults import Fault
 
 #: Longest message of a provider that goes into an error's text; ``message`` keeps it whole.
 _TEXT_LENGTH = 500
-#: Keys shorter than this are placeholders of local servers, not secrets.
-_SECRET_LENGTH = 4
 
 _NEXT_STEP = {
     Fault.AUTH: "check its api_key or api_key_env",
@@ -149,7 +147,7 @@ class Seam:
         fault = fault_of_code(code, error_type)
         known: dict[str, Any] = {"error_code": code or error_type}
         if self.declared_as is ProviderResponsesError:
-            known.update(message=self.hidden(message), param=text_of(field(body, "param")))
+            known.update(message=self.config.without_key(message), param=text_of(field(body, "param")))
         text = f"declared an error ({code or error_type or 'no code'}){self._said(message)}"
         return self._error(self.declared_as, text, error, fault=fault, **known)
 
@@ -164,17 +162,11 @@ class Seam:
             None,
             fault=fault_of_code(code),
             error_code=code,
-            message=self.hidden(message),
+            message=self.config.without_key(message),
             param=text_of(field(source, "param")),
             event=event,
             response=response,
         )
-
-    def hidden(self, text: str) -> str:
-        """``text`` without the provider's own key."""
-        key = self.config.resolved_key()
-        secret = key.get_secret_value().strip() if key is not None else ""
-        return text.replace(secret, "[key]") if len(secret) >= _SECRET_LENGTH else text
 
     def _status(self, error: Any) -> ProviderError:
         body, status = error.body, int(error.status_code)
@@ -193,7 +185,7 @@ class Seam:
             status_code=status,
             error_type=error_type,
             error_code=code,
-            message=self.hidden(message),
+            message=self.config.without_key(message),
             body=body,
             response=error.response,
             retry_after_seconds=wait,
@@ -221,7 +213,7 @@ class Seam:
     ) -> ProviderError:
         config = self.config
         return kind(
-            self.hidden(f"{named(config.name, config.provider_id)}, model {config.model!r}, {text}"),
+            self.config.without_key(f"{named(config.name, config.provider_id)}, model {config.model!r}, {text}"),
             provider_id=config.provider_id,
             provider_name=config.name,
             model=config.model,

@@ -15,7 +15,7 @@ from turnout.calls import (
     StreamRestart,
     Usage,
 )
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig
+from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, StoreConfig
 from turnout.errors import (
     CallError,
     ConfigError,
@@ -119,6 +119,7 @@ __all__ = [
     "StorageDriverMissingError",
     "StorageError",
     "StorageLockedError",
+    "StoreConfig",
     "StreamFailurePolicy",
     "StreamRestart",
     "ThreadsStillRunningError",

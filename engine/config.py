@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
@@ -23,10 +23,11 @@ class Settings(BaseModel):
 
 
 def _explained(what: str, error: ValidationError) -> str:
-    faults = [
-        f"{'.'.join(str(part) for part in fault['loc']) or 'as a whole'}: {fault['msg']}" for fault in error.errors()
-    ]
-    return f"{what}: {'; '.join(faults)}"
+    faults = error.errors()
+    # A tuple whose only item is wrong is called too short as well, which would send people looking for a second fault.
+    told = [fault for fault in faults if fault["type"] != "too_short"] or faults
+    parts = [f"{'.'.join(str(part) for part in fault['loc']) or 'as a whole'}: {fault['msg']}" for fault in told]
+    return f"{what}: {'; '.join(parts)}"
 
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -41,6 +42,10 @@ def settings_of(kind: type[SettingsT], value: "SettingsT | Mapping[str, Any] | N
     if isinstance(value, Mapping):
         return kind(**value)
     raise ConfigError(f"{kind.__name__} or a mapping was expected, not {type(value).__name__}")
+
+
+#: A shorter key is a placeholder, and its letters stand in any text.
+_SECRET_LENGTH: Final = 8
 
 
 class ProviderConfig(Settings):
@@ -77,6 +82,12 @@ class ProviderConfig(Settings):
             return self.api_key if self.api_key.get_secret_value() else None
         value = os.environ.get(self.api_key_env) if self.api_key_env else None
         return SecretStr(value) if value else None
+
+    def without_key(self, text: str) -> str:
+        """``text`` with the key, as it stands now, taken out; keys too short to be secrets are left."""
+        key = self.resolved_key()
+        secret = "" if key is None else key.get_secret_value().strip()
+        return text.replace(secret, "[key]") if len(secret) >= _SECRET_LENGTH else text
 
     def has_key(self) -> bool:
         """Whether a key can be had now."""
@@ -116,4 +127,17 @@ class LedgerConfig(Settings):
     def _a_batch_fits(self) -> Self:
         if self.batch_rows > self.max_rows:
             raise ValueError("batch_rows must not exceed max_rows")
+        return self
+
+
+class StoreConfig(Settings):
+    """Where the router keeps a ledger of its own. ``path`` may start with ``~``; DuckDB's has a default."""
+
+    backend: Literal["duckdb", "sqlite", "none"] = "duckdb"
+    path: str | None = None
+
+    @model_validator(mode="after")
+    def _sqlite_has_a_path(self) -> Self:
+        if self.backend == "sqlite" and self.path is None:
+            raise ValueError("path is needed for sqlite")
         return self

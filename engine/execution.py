@@ -53,11 +53,11 @@ class Broken(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What an attempt that is over means: what follows, what its circuit's owner must know first, and its error."""
+    """What an attempt that is over means: what follows, what its circuit's owner must know first, and the stream that
+    broke with it."""
 
     next: Next
     news: Failed | Succeeded | None = None
-    error: Exception | None = None
     broken: Broken | None = None
 
 
@@ -110,12 +110,14 @@ class Execution:
                 if target.lane is not None:
                     target.lane.give_back()
             settled = self._settled(this, value, end, error)
+            # An error keeps this frame by its traceback: what it reaches from here would be a cycle.
+            error = None
             if settled.news is not None:
                 self.health.announce((yield Ask(self.health.actor, settled.news)))
             if settled.next is _ANSWER:
                 return value if end is None else None
             if settled.next is not Next.FAIL_OVER:
-                raise self._last_word(settled, progress)
+                raise self._last_word(settled.next, progress)
             broken = settled.broken or broken
             reason = Reason.FAILOVER if broken is None else Reason.STREAM_RESTART
 
@@ -237,12 +239,12 @@ class Execution:
         news = Failed(target.provider_id, this.epoch, failure) if tells else None
         broken = None if end is None else Broken(identity, end.chunks, error)
         so_far = None if end is None else _so_far(progress, end)
-        return Settled(after_attempt(outcome, failure.fault, so_far), news, error, broken)
+        return Settled(after_attempt(outcome, failure.fault, so_far), news, broken)
 
-    def _last_word(self, settled: Settled, progress: Progress) -> Exception:
+    def _last_word(self, follows: Next, progress: Progress) -> BaseException:
         """What the caller is told where the walk ends without an answer."""
-        if settled.next is Next.RAISE and settled.error is not None:
-            return settled.error
+        if follows is Next.RAISE:
+            return progress.failed.pop().error
         self._refuse_to_go_on(progress)
         return _exhausted(progress)
 
@@ -328,8 +330,10 @@ def _last_error(progress: Progress) -> BaseException | None:
 
 
 def _exhausted(progress: Progress) -> Exception:
-    if not progress.failed:
+    """The error that names everyone; it takes the failures with it, so that they are not kept in a cycle."""
+    failed, progress.failed = progress.failed, []
+    if not failed:
         return NoEligibleProvidersError(progress.exclusions)
-    error = RouterExhaustedError(progress.failed, progress.exclusions)
-    error.__cause__ = _last_error(progress)
+    error = RouterExhaustedError(failed, progress.exclusions)
+    error.__cause__ = failed[-1].error
     return error

@@ -36,9 +36,13 @@ class InvocationFuture(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """The answer. A thread that waits without a timeout makes the call itself, if no worker has begun it: that
         saves two switches of thread. Ctrl-C then ends that call."""
-        if not self.done():
-            self._before_waiting(timeout)
-        return super().result(timeout)
+        try:
+            if not self.done():
+                self._before_waiting(timeout)
+            return super().result(timeout)
+        finally:
+            # An error raised here keeps this frame, and the future keeps the error: that would be a cycle.
+            del self
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What was raised, or None; waits as ``result`` does."""

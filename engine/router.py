@@ -15,7 +15,7 @@ from turnout.adapters.openai_usage import usage_of
 from turnout.calls import ApiProtocol, CallVariant, Identity, StreamFailurePolicy, StreamRestart
 from turnout.client import RoutedClient
 from turnout.clock import Clock, SystemClock
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, settings_of
+from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, StoreConfig, settings_of
 from turnout.engine import Engine, EngineStats, Setup
 from turnout.errors import ConfigError, NoProvidersConfiguredError
 from turnout.future import InvocationFuture
@@ -44,7 +44,8 @@ class ProviderRouter:
 
     ``providers`` are tried in the order that ``policy`` gives (round robin by default); one that fails is followed by
     the next. ``health``, ``pool`` and ``ledger`` take their settings or a plain dict. ``metrics_store`` is by default
-    DuckDB at ``~/.turnout/metrics.duckdb``; None keeps nothing; a store of your own is yours to close.
+    DuckDB at ``~/.turnout/metrics.duckdb``; a ``StoreConfig`` names another place, None keeps nothing, and a store of
+    your own is yours to close.
     ``adapter_factory(config)`` is called for each attempt and may serve the protocols in ``supported_protocols``.
     ``classify(error)`` may name the Fault of an error before turnout does. Safe for any number of threads; close it,
     or use it as a context manager.
@@ -60,7 +61,7 @@ class ProviderRouter:
         policy: Policy | OrderingPolicy | None = None,
         health: HealthConfig | Mapping[str, Any] | None = None,
         pool: PoolConfig | Mapping[str, Any] | None = None,
-        metrics_store: MetricsStore | None | Unset = UNSET,
+        metrics_store: MetricsStore | StoreConfig | Mapping[str, Any] | None | Unset = UNSET,
         ledger: LedgerConfig | Mapping[str, Any] | None = None,
         stream_failure_policy: StreamFailurePolicy = StreamFailurePolicy.RESTART,
         on_restart: OnRestart | None = None,
@@ -84,7 +85,7 @@ class ProviderRouter:
         protocols = SUPPORTED_PROTOCOLS if supported_protocols is None else frozenset(supported_protocols)
         adapter_of = adapter_factory if adapter_factory is not None else built_in
         natives = [NativeProvider(config, adapter_of, usage_of, protocols, classify) for config in self._configs]
-        store = _default_store() if isinstance(metrics_store, Unset) else _checked_store(metrics_store)
+        store, owns_store = _store_of(metrics_store)
         self._engine = Engine(
             Setup(
                 name=metrics_scope,
@@ -94,7 +95,7 @@ class ProviderRouter:
                 pool=workers,
                 ledger=settings_of(LedgerConfig, ledger),
                 store=store,
-                owns_store=isinstance(metrics_store, Unset),
+                owns_store=owns_store,
                 metrics_scope=metrics_scope,
                 clock=clock,
                 rng=rng if rng is not None else random.Random(),
@@ -252,21 +253,36 @@ def _checked_timeout(timeout: float | None) -> float | None:
     return float(timeout)
 
 
-def _checked_store(store: MetricsStore | None) -> MetricsStore | None:
-    if store is None:
-        return None
+def _store_of(
+    given: MetricsStore | StoreConfig | Mapping[str, Any] | None | Unset,
+) -> tuple[MetricsStore | None, bool]:
+    """The store, and whether it is the router's own to close."""
+    if given is None:
+        return None, False
+    if isinstance(given, Unset):
+        given = StoreConfig()
+    if isinstance(given, StoreConfig | Mapping):
+        return _built_store(settings_of(StoreConfig, given)), True
     missing = [
-        method for method in ("record_attempts", "query_recent", "close") if not callable(getattr(store, method, None))
+        method for method in ("record_attempts", "query_recent", "close") if not callable(getattr(given, method, None))
     ]
     if missing:
-        raise ConfigError(f"metrics_store {type(store).__name__} has no {', '.join(missing)}; see MetricsStore")
-    return store
+        raise ConfigError(f"metrics_store {type(given).__name__} has no {', '.join(missing)}; see MetricsStore")
+    return given, False
 
 
-def _default_store() -> MetricsStore:
-    from turnout.storage.duckdb import DuckDBMetricsStore
+def _built_store(config: StoreConfig) -> MetricsStore | None:
+    match config.backend:
+        case "none":
+            return None
+        case "duckdb":
+            from turnout.storage.duckdb import DuckDBMetricsStore
 
-    return DuckDBMetricsStore()
+            return DuckDBMetricsStore(config.path)
+        case "sqlite":
+            from turnout.storage.sqlite import SQLiteMetricsStore
+
+            return SQLiteMetricsStore(str(config.path))
 
 
 def _target(native: NativeProvider) -> Target:

@@ -7,18 +7,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from turnout.calls import StreamFailurePolicy
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, Settings
+from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, Settings, StoreConfig
 from turnout.errors import ConfigError
 from turnout.policies.preference import PreferencePolicy
 from turnout.policies.round_robin import RoundRobinPolicy
-from turnout.storage.contract import MetricsStore
-
-
-class StoreSettings(Settings):
-    """``[metrics_store]``: where the ledger is kept. ``path`` may start with ``~``; DuckDB's has a default."""
-
-    backend: Literal["duckdb", "sqlite", "none"] = "duckdb"
-    path: str | None = None
 
 
 class RouterSettings(Settings):
@@ -32,7 +24,7 @@ class RouterSettings(Settings):
     health: HealthConfig = Field(default_factory=HealthConfig)
     pool: PoolConfig = Field(default_factory=PoolConfig)
     ledger: LedgerConfig = Field(default_factory=LedgerConfig)
-    metrics_store: StoreSettings | None = None
+    metrics_store: StoreConfig = Field(default_factory=StoreConfig)
 
 
 def settings_from_toml(path: Path) -> dict[str, Any]:
@@ -51,7 +43,7 @@ def settings_from_toml(path: Path) -> dict[str, Any]:
         settings = RouterSettings(**table)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    arguments: dict[str, Any] = {
+    return {
         "providers": settings.providers,
         "metrics_scope": settings.metrics_scope,
         "policy": PreferencePolicy() if settings.policy == "preference" else RoundRobinPolicy(),
@@ -60,23 +52,5 @@ def settings_from_toml(path: Path) -> dict[str, Any]:
         "health": settings.health,
         "pool": settings.pool,
         "ledger": settings.ledger,
+        "metrics_store": settings.metrics_store,
     }
-    if settings.metrics_store is not None:
-        arguments["metrics_store"] = _store(settings.metrics_store, path)
-    return arguments
-
-
-def _store(settings: StoreSettings, file: Path) -> MetricsStore | None:
-    match settings.backend:
-        case "none":
-            return None
-        case "duckdb":
-            from turnout.storage.duckdb import DuckDBMetricsStore
-
-            return DuckDBMetricsStore(settings.path)
-        case "sqlite":
-            if settings.path is None:
-                raise ConfigError(f"{file}: metrics_store.path is needed for sqlite")
-            from turnout.storage.sqlite import SQLiteMetricsStore
-
-            return SQLiteMetricsStore(settings.path)

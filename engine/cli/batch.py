@@ -121,7 +121,6 @@ def _output(out: Path, *, resume: bool) -> OutputFile:
 
 @contextmanager
 def _router(settings: dict[str, Any], view: BatchView) -> Iterator[ProviderRouter]:
-    store = settings.get("metrics_store")
     router = ProviderRouter(**settings)
     patience: float | None = _LET_GO_SECONDS
     try:
@@ -132,6 +131,3 @@ def _router(settings: dict[str, Any], view: BatchView) -> Iterator[ProviderRoute
             router.close(patience)
         except ThreadsStillRunningError as error:
             view.say(f"warning: {error}")
-        if store is not None:
-            # The configuration's store is ours to close, not the router's.
-            store.close()

@@ -139,9 +139,14 @@ class PooledWalk:
             answer = end.value
         except BaseException as raised:
             walk.close()
-            self._settle(None, raised)
+            self._finish(None, raised)
             return
-        self._settle(answer, None)
+        self._finish(answer, None)
+
+    def _finish(self, value: Any, error: BaseException | None) -> None:
+        # An error keeps the frame that calls this, and so this walk: it must not reach the future any more.
+        settle, self._settle = self._settle, _settled_already
+        settle(value, error)
 
     def _park_for_task(self, step: Await) -> None:
         task = self._runtime.loop.run(step.awaitable, step.context)
@@ -179,6 +184,10 @@ class PooledWalk:
         # Left before standing in line: once enrolled, another thread may be walking already.
         step.limit.on_cut(lambda: _give_up(claim))
         enrol(claim, step.lanes)
+
+
+def _settled_already(value: Any, error: BaseException | None) -> None:
+    raise AssertionError("a walk is settled once")
 
 
 def _cancel(task: "Future[Any]") -> None:

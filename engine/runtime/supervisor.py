@@ -1,9 +1,12 @@
 """The owner of every thread: what starts first ends last, and what will not end is named."""
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 from turnout.errors import ThreadsStillRunningError
+
+
+_LEAST_SECONDS: Final = 1.0
 
 
 class Owned(Protocol):
@@ -28,13 +31,14 @@ class Supervisor:
         self._parts.append(part)
 
     def stop(self, timeout_seconds: float) -> None:
-        """Stop everything, sharing ``timeout_seconds`` (real time: threads end in real time).
+        """Stop everything, sharing ``timeout_seconds`` (real time: threads end in real time). One that uses it all up
+        leaves each of the others a second of its own: a worker that hangs must not cost the ledger its last rows.
 
         Raises ``ThreadsStillRunningError`` naming the threads that did not end; the others did.
         """
         end = time.monotonic() + timeout_seconds
         unended: list[str] = []
         while self._parts:
-            unended += self._parts.pop().stop(max(end - time.monotonic(), 0.0))
+            unended += self._parts.pop().stop(max(end - time.monotonic(), _LEAST_SECONDS))
         if unended:
             raise ThreadsStillRunningError(unended)
