@@ -26,7 +26,6 @@ from turnout.invocation import Invocation, Progress, Target
 from turnout.lifetime import living
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.runtime.contract import Runtime
-from turnout.runtime.drivers import PooledWalk, walk_here
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import HandOver, Walk
 from turnout.storage.contract import MetricsStore
@@ -113,7 +112,7 @@ class Engine:
         plant = self._open_plant()
         progress = self._progress(request, call_type, timeout, failure_policy, on_restart)
         future = InvocationFuture(progress, plant.runtime.owns_this_thread, self._pending)
-        walk = PooledWalk(plant.execution.walk(progress), plant.runtime, self._handed, future.settle)
+        walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
         try:
             future.ticket = plant.runtime.workers.submit(walk, wait_seconds=timeout if block else 0.0)
         except RouterBusyError as busy:
@@ -138,7 +137,7 @@ class Engine:
         """Walk on the calling thread."""
         plant = self._open_plant()
         progress = self._progress(request, call_type, timeout, failure_policy, on_restart)
-        return walk_here(plant.execution.walk(progress), plant.runtime, self._handed)
+        return plant.runtime.here(plant.execution.walk(progress), self._handed)
 
     def health_report(self) -> dict[str, ProviderHealthReport]:
         return self.plant.health.report()

@@ -1,6 +1,6 @@
 """The machine that the engine runs on, as the engine sees it; threads are one, the test stage another."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextvars import Context
 from typing import Any, Protocol
@@ -68,6 +68,19 @@ class Runtime(Protocol):
 
     def actor(self, name: str, behaviour: Behaviour, *, capacity: int = ..., outlives: bool = ...) -> ActorRef:
         """Start an actor."""
+
+    def pooled(
+        self,
+        walk: Generator[Any, Any, Any],
+        handed: Callable[[Any, Any], Any],
+        settle: Callable[[Any, BaseException | None], None],
+    ) -> Callable[[], None]:
+        """The task that runs a walk on the workers (``drivers.PooledWalk``)."""
+
+    def here(
+        self, walk: Generator[Any, Any, Any], handed: Callable[[Any, Any], Any], news: Any = None
+    ) -> Any:
+        """Run a walk, begun or resumed with ``news``, for the code that calls this (``drivers.walk_here``)."""
 
     def start(self) -> None:
         """Start the parts that give actors their work; called once, after the actors."""

@@ -156,7 +156,7 @@ class PooledWalk:
         def ended(task: "Future[Any]") -> None:
             alarm.cancel()
             step.limit.on_cut(None)
-            self._runtime.workers.resume(partial(self._go_on_from, task))
+            self._resume(partial(self._go_on_from, task))
 
         task.add_done_callback(ended)
 
@@ -169,6 +169,9 @@ class PooledWalk:
             value, error = None, raised
         self._go(value, error)
 
+    def _resume(self, task: Callable[[], None]) -> None:
+        self._runtime.workers.resume(task)
+
     def _park_for_lane(self, step: TakeLane) -> None:
         alarm: Alarmed | None = None
 
@@ -176,7 +179,7 @@ class PooledWalk:
             step.limit.on_cut(None)
             if alarm is not None:
                 alarm.cancel()
-            self._runtime.workers.resume(partial(self._go, lane, None))
+            self._resume(partial(self._go, lane, None))
 
         claim = Claim(wake)
         if step.limit.until != math.inf:

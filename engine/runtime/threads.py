@@ -1,11 +1,15 @@
 """The runtime made of threads."""
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from turnout.clock import Clock
 from turnout.runtime.actor import Actor, Behaviour
+from turnout.runtime.drivers import Handed, PooledWalk, walk_here
 from turnout.runtime.loop import EventLoop
 from turnout.runtime.pool import WorkerPool
+from turnout.runtime.steps import Walk
 from turnout.runtime.supervisor import Supervisor
 from turnout.runtime.timer import Timer
 
@@ -33,6 +37,14 @@ class ThreadRuntime:
         )
         self._supervisor.own(actor)
         return actor
+
+    def pooled(
+        self, walk: Walk, handed: Handed, settle: Callable[[Any, BaseException | None], None]
+    ) -> PooledWalk:
+        return PooledWalk(walk, self, handed, settle)
+
+    def here(self, walk: Walk, handed: Handed, news: Any = None) -> Any:
+        return walk_here(walk, self, handed, news)
 
     def start(self) -> None:
         """Own the parts that give work to actors: started after them, they end before them."""
