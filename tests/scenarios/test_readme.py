@@ -1,0 +1,107 @@
+"""The README's examples, run as they stand, with the simulator where the providers would be."""
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnout import Outcome, ProviderRouter
+from turnout.testing.simulator import Answer, Cut, SimulatedProvider, Simulator, Status
+
+README = Path(__file__).parents[2] / "README.md"
+BLOCK = re.compile(r"<!-- test: ([a-z ]+) -->\n```(?:python|toml)\n(.*?)```", re.DOTALL)
+
+pytestmark = pytest.mark.skipif(not README.exists(), reason="the README is not beside the tests")
+
+
+def block(name: str) -> str:
+    blocks = dict(BLOCK.findall(README.read_text()))
+    return str(blocks[name])
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    with Simulator([SimulatedProvider("openai"), SimulatedProvider("backup")]) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def run(simulator: Simulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """Runs blocks in one namespace; the router that they make is closed in the end."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("OPENAI_BASE_URL", simulator.base_url("openai"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-openai-key")
+    monkeypatch.setenv("BACKUP_API_KEY", "sk-backup-key")
+    names: dict[str, Any] = {}
+
+    def run(name: str, *, keep_open: bool = False) -> dict[str, Any]:
+        code = block(name).replace("https://api.backup.example/v1", simulator.base_url("backup"))
+        if keep_open:
+            code = code.replace("router.close()", "")
+        exec(compile(code, f"README: {name}", "exec"), names)
+        return names
+
+    yield run
+    names["router"].close()
+
+
+def test_the_quick_start_answers_and_keeps_its_ledger(run: Any, tmp_path: Path) -> None:
+    names = run("quick start")
+    assert type(names["response"]).__name__ == "ChatCompletion"
+    assert names["future"].report().answered_by.name in ("OpenAI", "Backup")
+    assert (tmp_path / ".turnout" / "metrics.duckdb").stat().st_mode & 0o777 == 0o600
+
+
+def test_code_for_openais_client_runs_unchanged(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run("quick start", keep_open=True)
+    capsys.readouterr()
+    names = run("client")
+    assert names["answer"].choices[0].message.content in capsys.readouterr().out
+
+
+def test_the_streaming_example_throws_away_what_broke(
+    run: Any, simulator: Simulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("quick start", keep_open=True)
+    simulator.script("openai", Cut(2, Answer(text="never whole")))
+    simulator.script("backup", Answer(text="a whole story"))
+    capsys.readouterr()
+    names = run("streaming")
+    assert "".join(names["pieces"]) == "a whole story"
+    assert names["stream"].report().attempts[-1].outcome is Outcome.OK
+
+
+def test_the_errors_example_shows_the_providers_own_words(
+    run: Any, simulator: Simulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("quick start", keep_open=True)
+    for name in ("openai", "backup"):
+        simulator.script(name, Status(500, message=f"{name} is on fire"))
+    capsys.readouterr()
+    run("errors")
+    told = capsys.readouterr().out
+    assert "openai is on fire" in told
+    assert "backup is on fire" in told
+
+
+def test_the_router_file_makes_a_router(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, simulator: Simulator
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "turnout.toml"
+    file.write_text(block("toml"))
+    assert len(tomllib.loads(file.read_text())["providers"]) == 2
+    with ProviderRouter.from_toml(file) as router:
+        assert [config.provider_id for config in router.providers] == ["openai-production", "backup-production"]
+        assert router.metrics_scope == "my-batch"
+        assert router.providers[1].max_concurrency == 8
+
+
+def test_every_marked_block_is_run_here() -> None:
+    marked = {name for name, _ in BLOCK.findall(README.read_text())}
+    here = Path(sys.modules[__name__].__file__ or "").read_text()
+    assert all(f'"{name}"' in here for name in marked)
