@@ -32,7 +32,9 @@ class NativeCall(NamedTuple):
         """The caller's variants, checked. Raises a ``CallError`` before any provider is contacted."""
         given = (calls,) if isinstance(calls, CallVariant) else tuple(calls)
         if not given:
-            raise NoCallVariantError("the call holds no CallVariant; give one for each protocol that may answer")
+            raise NoCallVariantError(
+                "the call holds no CallVariant; give one for each protocol that may answer"
+            )
         variants: dict[ApiProtocol, CallVariant] = {}
         for variant in given:
             if not isinstance(variant, CallVariant):
@@ -42,7 +44,9 @@ class NativeCall(NamedTuple):
                     f'the arguments for {variant.protocol} hold "model"; leave it out: each provider\'s own is put in'
                 )
             if variant.protocol in variants:
-                raise DuplicateCallVariantProtocolError(f"two variants are for {variant.protocol}; give one a protocol")
+                raise DuplicateCallVariantProtocolError(
+                    f"two variants are for {variant.protocol}; give one a protocol"
+                )
             variants[variant.protocol] = variant
         call_type = given[0].call_type
         if any(variant.call_type != call_type for variant in given):
@@ -89,7 +93,11 @@ class NativeProvider:
         if config.protocol not in request.variants:
             return FilterReason.NO_MATCHING_VARIANT, f"the call has no variant for {config.protocol.value}"
         if not self._keyed and not config.has_key():
-            where = f"the environment variable {config.api_key_env} is empty" if config.api_key_env else "none is set"
+            where = (
+                f"the environment variable {config.api_key_env} is empty"
+                if config.api_key_env
+                else "none is set"
+            )
             return FilterReason.MISSING_API_KEY, f"no API key: {where}; set api_key or api_key_env"
         return None
 

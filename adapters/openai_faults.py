@@ -213,7 +213,9 @@ class Seam:
     ) -> ProviderError:
         config = self.config
         return kind(
-            self.config.without_key(f"{named(config.name, config.provider_id)}, model {config.model!r}, {text}"),
+            self.config.without_key(
+                f"{named(config.name, config.provider_id)}, model {config.model!r}, {text}"
+            ),
             provider_id=config.provider_id,
             provider_name=config.name,
             model=config.model,

@@ -64,6 +64,7 @@ from turnout.storage.sqlite import SQLiteMetricsStore
 from turnout.streaming import RouterStream
 
 __all__ = [
+    "UNSET",
     "ApiProtocol",
     "Attempt",
     "CallError",
@@ -124,7 +125,6 @@ __all__ = [
     "StreamRestart",
     "ThreadsStillRunningError",
     "TurnoutError",
-    "UNSET",
     "UnsupportedOperationError",
     "UnsupportedProtocolError",
     "Usage",

@@ -4,7 +4,15 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from turnout.calls import ApiProtocol
 from turnout.errors import ConfigError
@@ -26,7 +34,9 @@ def _explained(what: str, error: ValidationError) -> str:
     faults = error.errors()
     # A tuple whose only item is wrong is called too short as well, which would send people looking for a second fault.
     told = [fault for fault in faults if fault["type"] != "too_short"] or faults
-    parts = [f"{'.'.join(str(part) for part in fault['loc']) or 'as a whole'}: {fault['msg']}" for fault in told]
+    parts = [
+        f"{'.'.join(str(part) for part in fault['loc']) or 'as a whole'}: {fault['msg']}" for fault in told
+    ]
     return f"{what}: {'; '.join(parts)}"
 
 

@@ -52,7 +52,7 @@ class Limit:
         self.until = until
         self.reason: str | None = None
         self._clock = clock
-        self._hook: Callable[[], None] | None = None
+        self._hook: Callable[[], object] | None = None
 
     def remaining(self) -> float:
         """Seconds left, never negative and never infinite."""
@@ -73,7 +73,7 @@ class Limit:
         if hook is not None:
             hook()
 
-    def on_cut(self, hook: Callable[[], None] | None) -> None:
+    def on_cut(self, hook: Callable[[], object] | None) -> None:
         """Leave the transport's hook. A cut that came first runs it at once: neither order loses the other."""
         self._hook = hook
         if hook is not None and self.reason is not None:

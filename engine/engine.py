@@ -252,5 +252,6 @@ class Engine:
             for target in setup.targets
         )
         execution = Execution(targets, health, ordering, ledger, setup.clock)
-        return Plant(runtime, health, ordering, ledger, execution, StreamRegistry(f"turnout-{setup.name}-streams"))
-
+        return Plant(
+            runtime, health, ordering, ledger, execution, StreamRegistry(f"turnout-{setup.name}-streams")
+        )

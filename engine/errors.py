@@ -144,9 +144,7 @@ class NoEligibleProvidersError(RouteError):
     """Every configured provider was excluded before any call. ``exclusions`` has one reason for each."""
 
     def __init__(self, exclusions: Sequence[Exclusion]) -> None:
-        super().__init__(
-            "no provider can take this call:\n" + _listed((), exclusions), exclusions=exclusions
-        )
+        super().__init__("no provider can take this call:\n" + _listed((), exclusions), exclusions=exclusions)
 
 
 class RouterExhaustedError(RouteError):
@@ -178,7 +176,7 @@ class DeadlineExceededError(RouteError, TimeoutError):
 
 
 class RouterBusyError(TurnoutError):
-    """The queue of submitted work is full. Submit later, wait with ``block=True``, or raise ``PoolConfig.max_queue``."""
+    """The queue of work is full: submit later, wait with ``block=True``, or raise ``PoolConfig.max_queue``."""
 
 
 class RouterClosedError(TurnoutError):

@@ -16,40 +16,23 @@ from turnout.actors.health import Failed, Health, Succeeded, exclusion_detail
 from turnout.actors.ledger import Ledger
 from turnout.actors.ordering import Ordering
 from turnout.adapters.contract import NormalizedStream
-from turnout.calls import Attempt, CallType, FilterReason, Identity, Outcome, Reason, StreamRestart
+from turnout.calls import Attempt, CallType, FilterReason, Outcome, Reason
 from turnout.clock import Clock
 from turnout.deadline import Limit
 from turnout.decisions.circuit import Circuit, State
-from turnout.decisions.walk import Next, StreamEnd, StreamSoFar, after_attempt, stream_outcome
-from turnout.errors import (
-    DeadlineExceededError,
-    Exclusion,
-    FailedAttempt,
-    NoEligibleProvidersError,
-    ProviderStreamInterruptedError,
-    RouterExhaustedError,
-    named,
-    told,
-)
+from turnout.decisions.walk import Next, StreamEnd, after_attempt, stream_outcome
+from turnout.endings import Broken, excluded, exhausted, last_error, restart_of, so_far, unfinished
+from turnout.errors import DeadlineExceededError, FailedAttempt, NoEligibleProvidersError, named, told
 from turnout.faults import FAULTS, Effect, Failure, Fault
 from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.policies.contract import RoutingContext
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Ask, Await, Call, HandOver, Step, TakeLane
 
-
 _CONTEXTS = {call_type: RoutingContext(call_type) for call_type in CallType}
 _AWAITABLE = (CoroutineType, asyncio.Future)
 # Members of an Enum are slow to look up by name in Python 3.11, and these are needed at every call.
 _OK, _STREAMING, _ANSWER = Outcome.OK, CallType.STREAMING, Next.ANSWER
-
-
-class Broken(NamedTuple):
-    """A stream that the next one starts over."""
-
-    by: Identity
-    chunks: int
-    error: Exception
 
 
 class Settled(NamedTuple):
@@ -85,11 +68,12 @@ class Execution:
         remaining = list(plan)
         reason, broken = Reason.PRIMARY, None
         while True:
-            target = self._next_target(remaining, progress)
-            if type(target) is list:
-                target = yield from self._waited(target, remaining, progress)
+            found = self._next_target(remaining, progress)
+            if isinstance(found, list):
+                found = yield from self._waited(found, remaining, progress)
+            target = found
             if target is None:
-                raise _exhausted(progress)
+                raise exhausted(progress)
             value = end = error = None
             this = Try(target, reason, progress, self.health.snapshot.epoch, self.clock)
             try:
@@ -98,7 +82,7 @@ class Execution:
                     value = yield Await(value, this.limit, invocation.context)
                 if invocation.call_type is _STREAMING and isinstance(value, NormalizedStream):
                     end = yield HandOver(
-                        OpenedStream(value, progress, this.started, _restart(broken, target, progress))
+                        OpenedStream(value, progress, this.started, restart_of(broken, target, progress))
                     )
             except Exception as raised:
                 error = raised
@@ -129,7 +113,7 @@ class Execution:
         for target in self.targets:
             refusal = target.refusal(request)
             if refusal is not None:
-                progress.exclusions.append(_excluded(target, *refusal))
+                progress.exclusions.append(excluded(target, *refusal))
             elif snapshot.clean or not self._benched(target, snapshot.circuits[target.provider_id], progress):
                 eligible.append(target)
         if not eligible:
@@ -171,7 +155,7 @@ class Execution:
                 return target
             won.give_back()
             found = self._next_target(remaining, progress)
-            if type(found) is not list:
+            if not isinstance(found, list):
                 return found
             lanes = found
 
@@ -185,7 +169,7 @@ class Execution:
         else:
             outcome, usage = stream_outcome(end), target.usage(value)
             if outcome is Outcome.FAILED:
-                return self._failed(this, end.error or _unfinished(target, end), end)
+                return self._failed(this, end.error or unfinished(target, end), end)
         attempt = this.ended(self.clock.monotonic(), outcome, None, usage, end)
         if end is None:
             judged = self._judged(this, value, attempt)
@@ -238,15 +222,15 @@ class Execution:
         tells = FAULTS[failure.fault].effect is not Effect.NONE
         news = Failed(target.provider_id, this.epoch, failure) if tells else None
         broken = None if end is None else Broken(identity, end.chunks, error)
-        so_far = None if end is None else _so_far(progress, end)
-        return Settled(after_attempt(outcome, failure.fault, so_far), news, broken)
+        seen = None if end is None else so_far(progress, end)
+        return Settled(after_attempt(outcome, failure.fault, seen), news, broken)
 
     def _last_word(self, follows: Next, progress: Progress) -> BaseException:
         """What the caller is told where the walk ends without an answer."""
         if follows is Next.RAISE:
             return progress.failed.pop().error
         self._refuse_to_go_on(progress)
-        return _exhausted(progress)
+        return exhausted(progress)
 
     def _classified(self, this: Try, error: Exception) -> Failure:
         """Our own cut is what we say it is, whatever came out of the SDK; the rest is the provider's word."""
@@ -256,7 +240,7 @@ class Execution:
         if this.limit.until >= deadline.at and deadline.expired():
             return Failure(Fault.DEADLINE, told(error))
         try:
-            failure = this.target.classify(error)
+            failure: object = this.target.classify(error)
         except Exception as raised:
             return Failure(Fault.TERMINAL, f"classify raised {type(raised).__name__} on {told(error)}")
         if not isinstance(failure, Failure):
@@ -275,7 +259,7 @@ class Execution:
             return False
         disabled = circuit.state is State.DISABLED
         reason = FilterReason.AUTH_DISABLED_THIS_RUN if disabled else FilterReason.IN_COOLDOWN
-        exclusion = _excluded(target, reason, exclusion_detail(circuit, now))
+        exclusion = excluded(target, reason, exclusion_detail(circuit, now))
         if all(known.provider_id != target.provider_id for known in progress.exclusions):
             progress.exclusions.append(exclusion)
         return True
@@ -287,53 +271,4 @@ class Execution:
         if deadline.expired():
             raise DeadlineExceededError(
                 deadline.timeout_seconds, progress.failed, progress.exclusions, waiting_for
-            ) from _last_error(progress)
-
-
-def _restart(broken: Broken | None, target: Target, progress: Progress) -> StreamRestart | None:
-    if broken is None:
-        return None
-    progress.restarts += 1
-    return StreamRestart(
-        failed_provider=broken.by.name,
-        failed_provider_id=broken.by.provider_id,
-        next_provider=target.identity.name,
-        next_provider_id=target.provider_id,
-        chunks_yielded=broken.chunks,
-        restarts=progress.restarts,
-        error=broken.error,
-    )
-
-
-def _so_far(progress: Progress, end: StreamEnd) -> StreamSoFar:
-    invocation = progress.invocation
-    return StreamSoFar(end.content_given, invocation.failure_policy, invocation.on_restart is not None)
-
-
-def _unfinished(target: Target, end: StreamEnd) -> ProviderStreamInterruptedError:
-    identity = target.identity
-    what = "sent no chunk at all" if not end.chunks else f"ended after {end.chunks} chunks without marking the answer finished"
-    return ProviderStreamInterruptedError(
-        f"the stream of {named(identity.name, identity.provider_id)} (model {identity.model}) {what}",
-        provider_id=identity.provider_id,
-        provider_name=identity.name,
-        model=identity.model,
-    )
-
-
-def _excluded(target: Target, reason: FilterReason, detail: str) -> Exclusion:
-    return Exclusion(target.provider_id, target.identity.name, reason, detail)
-
-
-def _last_error(progress: Progress) -> BaseException | None:
-    return progress.failed[-1].error if progress.failed else None
-
-
-def _exhausted(progress: Progress) -> Exception:
-    """The error that names everyone; it takes the failures with it, so that they are not kept in a cycle."""
-    failed, progress.failed = progress.failed, []
-    if not failed:
-        return NoEligibleProvidersError(progress.exclusions)
-    error = RouterExhaustedError(failed, progress.exclusions)
-    error.__cause__ = failed[-1].error
-    return error
+            ) from last_error(progress)

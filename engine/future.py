@@ -15,8 +15,8 @@ from turnout.streaming import RouterStream
 class InvocationFuture(Future[Any]):
     """A ``concurrent.futures.Future`` that can be cancelled at every stage, and that can say what happened.
 
-    It stays pending, and among ``pending``, until it is resolved. ``cancel`` cuts the attempt in flight; an answer that comes all the same is
-    dropped, and a stream among them closed.
+    It stays pending, and among ``pending``, until it is resolved. ``cancel`` cuts the attempt in flight; an answer
+    that comes all the same is dropped, and a stream among them closed.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Identities that sort by time."""
 
 import random
+
 from turnout.clock import Clock
 
 _VERSION_AND_VARIANT = (0x7 << 76) | (0x2 << 62)
@@ -20,7 +21,9 @@ class TimeOrderedIds:
         """A new identity, as the integer behind its UUID: text is made only where somebody reads it."""
         chance = self._random_bits(66) << 8
         milliseconds = int(self._wall() * 1000) & 0xFFFFFFFFFFFF
-        return milliseconds << 80 | (chance >> 62) << 64 | (chance & 0x3FFFFFFFFFFFFFFF) | _VERSION_AND_VARIANT
+        return (
+            milliseconds << 80 | (chance >> 62) << 64 | (chance & 0x3FFFFFFFFFFFFFFF) | _VERSION_AND_VARIANT
+        )
 
 
 def id_text(identity: int) -> str:

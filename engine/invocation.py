@@ -61,7 +61,7 @@ class Invocation(NamedTuple):
 
 @dataclass(slots=True)
 class Progress:
-    """How far an invocation has come. Written by whoever walks it, read by ``report()``; ``cut`` comes from anywhere."""
+    """How far an invocation has come. Who walks it writes it, ``report()`` reads it; ``cut`` comes from anywhere."""
 
     invocation: Invocation
     attempts: list[Attempt] = field(default_factory=list)

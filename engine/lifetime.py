@@ -48,8 +48,7 @@ def _before_fork() -> None:
 
 
 def _in_child() -> None:
-    for engine in list(_engines):
-        _inherited.append(engine.forget_parent())
+    _inherited.extend([engine.forget_parent() for engine in list(_engines)])
 
 
 atexit.register(_at_exit)

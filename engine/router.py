@@ -61,7 +61,7 @@ class ProviderRouter:
         policy: Policy | OrderingPolicy | None = None,
         health: HealthConfig | Mapping[str, Any] | None = None,
         pool: PoolConfig | Mapping[str, Any] | None = None,
-        metrics_store: MetricsStore | StoreConfig | Mapping[str, Any] | None | Unset = UNSET,
+        metrics_store: MetricsStore | StoreConfig | Mapping[str, Any] | Unset | None = UNSET,
         ledger: LedgerConfig | Mapping[str, Any] | None = None,
         stream_failure_policy: StreamFailurePolicy = StreamFailurePolicy.RESTART,
         on_restart: OnRestart | None = None,
@@ -84,7 +84,9 @@ class ProviderRouter:
         built_in = BuiltInAdapters(workers.max_workers, clock)
         protocols = SUPPORTED_PROTOCOLS if supported_protocols is None else frozenset(supported_protocols)
         adapter_of = adapter_factory if adapter_factory is not None else built_in
-        natives = [NativeProvider(config, adapter_of, usage_of, protocols, classify) for config in self._configs]
+        natives = [
+            NativeProvider(config, adapter_of, usage_of, protocols, classify) for config in self._configs
+        ]
         store, owns_store = _store_of(metrics_store)
         self._engine = Engine(
             Setup(
@@ -225,7 +227,8 @@ class ProviderRouter:
         self.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(providers={[c.provider_id for c in self._configs]}, metrics_scope={self._scope!r})"
+        ids = [config.provider_id for config in self._configs]
+        return f"{type(self).__name__}(providers={ids}, metrics_scope={self._scope!r})"
 
     def _bound(self, timeout: float | None) -> float | None:
         return self._timeout if timeout is None else _checked_timeout(timeout)
@@ -254,7 +257,7 @@ def _checked_timeout(timeout: float | None) -> float | None:
 
 
 def _store_of(
-    given: MetricsStore | StoreConfig | Mapping[str, Any] | None | Unset,
+    given: MetricsStore | StoreConfig | Mapping[str, Any] | Unset | None,
 ) -> tuple[MetricsStore | None, bool]:
     """The store, and whether it is the router's own to close."""
     if given is None:
@@ -264,10 +267,14 @@ def _store_of(
     if isinstance(given, StoreConfig | Mapping):
         return _built_store(settings_of(StoreConfig, given)), True
     missing = [
-        method for method in ("record_attempts", "query_recent", "close") if not callable(getattr(given, method, None))
+        method
+        for method in ("record_attempts", "query_recent", "close")
+        if not callable(getattr(given, method, None))
     ]
     if missing:
-        raise ConfigError(f"metrics_store {type(given).__name__} has no {', '.join(missing)}; see MetricsStore")
+        raise ConfigError(
+            f"metrics_store {type(given).__name__} has no {', '.join(missing)}; see MetricsStore"
+        )
     return given, False
 
 

@@ -15,7 +15,6 @@ from turnout.decisions.walk import StreamEnd
 from turnout.errors import ProviderStreamInterruptedError, ReentrantCallError
 from turnout.invocation import OpenedStream, Progress
 from turnout.runtime.contract import Runtime
-from turnout.runtime.drivers import walk_here
 from turnout.runtime.once import Once
 from turnout.runtime.steps import HandOver, Walk
 
@@ -111,7 +110,7 @@ class Reading:
         # What it is worth is settled before it is closed: some streams call themselves complete once they are.
         end = self._ended(None, closed=True)
         self.stream.close()
-        walk_here(self._walk, self._runtime, self._handed_late, end)
+        self._runtime.here(self._walk, self._handed_late, end)
 
     def _go_on(self, error: Exception | None) -> None:
         if self._closing:
@@ -120,7 +119,7 @@ class Reading:
         self.stream.close()
         self._goes_on = False
         try:
-            walk_here(self._walk, self._runtime, self._handed, end)
+            self._runtime.here(self._walk, self._handed, end)
         finally:
             # Over unless the walk handed over another stream; also when it raised.
             self.over = self.over or not self._goes_on
@@ -166,7 +165,14 @@ class RouterStream:
     def __init__(self, reading: Reading, registry: "StreamRegistry") -> None:
         self._reading = reading
         self._registry = registry
-        self._ticket = registry.hold(reading)
+        self._ticket = registry.ticket()
+        try:
+            registry.hold(self._ticket, reading)
+        except BaseException:
+            # An interrupt while the reaper starts: nobody would ever close it.
+            reading.close()
+            registry.release(self._ticket)
+            raise
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -236,12 +242,14 @@ class StreamRegistry:
     def __len__(self) -> int:
         return len(self._open)
 
-    def hold(self, reading: Reading) -> int:
-        ticket = next(self._numbers)
+    def ticket(self) -> int:
+        """A number to hold a stream under."""
+        return next(self._numbers)
+
+    def hold(self, ticket: int, reading: Reading) -> None:
         self._open[ticket] = reading
         if self._first_use():
             self._thread.start()
-        return ticket
 
     def release(self, ticket: int) -> None:
         if self._open.pop(ticket, None) is not None and self._closing:
@@ -259,7 +267,8 @@ class StreamRegistry:
             return
         self._closing = True
         self._tickets.put(_CLOSE)
-        if not self._open:
+        # An interrupt may have ended the wait for a thread that was still to start; it ends by itself.
+        if not self._open and self._thread.ident is not None:
             self._thread.join(1.0)
 
     def _run(self) -> None:

@@ -36,7 +36,9 @@ def settings_from_toml(path: Path) -> dict[str, Any]:
         with path.expanduser().open("rb") as file:
             table = tomllib.load(file)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; give the path of a router file") from error
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}; give the path of a router file"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     try:

@@ -62,9 +62,7 @@ def _release_array(address: int) -> None:
 
 _Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _CALLBACKS: Final = (_Release(_release_schema), _Release(_release_array))
-_SCHEMA_RELEASE, _ARRAY_RELEASE = (
-    ctypes.cast(callback, ctypes.c_void_p).value for callback in _CALLBACKS
-)
+_SCHEMA_RELEASE, _ARRAY_RELEASE = (ctypes.cast(callback, ctypes.c_void_p).value for callback in _CALLBACKS)
 
 
 def _capsule(struct: ctypes.Structure, name: bytes) -> object:
@@ -99,9 +97,7 @@ class RowBatch:
         self._columns: dict[str, _Column] = {}
         self._index = _Column(2)
         fields, arrays = zip(*(self._declare(name) for name in COLUMNS), strict=True)
-        self._schema = _Schema(
-            b"+s", b"", None, 0, len(fields), _pointers(_Schema, fields)
-        )
+        self._schema = _Schema(b"+s", b"", None, 0, len(fields), _pointers(_Schema, fields))
         self._whole = _Column(1)
         self._whole.array.n_children, self._whole.array.children = (
             len(arrays),
@@ -118,12 +114,8 @@ class RowBatch:
             return schema, own.array
         self._schemas.append(schema)
         self._arrays.append(own.array)
-        indexed = _Schema(
-            b"i", name.encode(), None, _NULLABLE, 0, None, ctypes.pointer(schema)
-        )
-        places = _Array(
-            0, 0, 0, 2, 0, self._index.addresses, None, ctypes.pointer(own.array)
-        )
+        indexed = _Schema(b"i", name.encode(), None, _NULLABLE, 0, None, ctypes.pointer(schema))
+        places = _Array(0, 0, 0, 2, 0, self._index.addresses, None, ctypes.pointer(own.array))
         return indexed, places
 
     def __arrow_c_schema__(self) -> object:
@@ -131,9 +123,7 @@ class RowBatch:
             schema.release = _SCHEMA_RELEASE
         return _capsule(self._schema, b"arrow_schema")
 
-    def __arrow_c_array__(
-        self, requested_schema: object = None
-    ) -> tuple[object, object]:
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         for struct in self._arrays:
             struct.release = _ARRAY_RELEASE
         return self.__arrow_c_schema__(), _capsule(self._whole.array, b"arrow_array")
@@ -175,11 +165,7 @@ class _Column:
             return
         text = "".join(values)
         encoded = text.encode()
-        lengths = (
-            map(len, values)
-            if len(encoded) == len(text)
-            else (len(value.encode()) for value in values)
-        )
+        lengths = map(len, values) if len(encoded) == len(text) else (len(value.encode()) for value in values)
         self.hold(
             count,
             valid,
@@ -191,9 +177,7 @@ class _Column:
         """Point at ``buffers``, the first of which says what is null, and keep them alive."""
         self.array.length = length
         self.array.null_count = 0 if buffers[0] is None else -1
-        self.addresses[:] = [
-            None if buffer is None else buffer.buffer_info()[0] for buffer in buffers
-        ]
+        self.addresses[:] = [None if buffer is None else buffer.buffer_info()[0] for buffer in buffers]
         self._memory = buffers
 
 

@@ -51,9 +51,7 @@ def labelled(rows: Sequence[Row]) -> tuple[list[int], list[tuple[Any, ...]]]:
     """For each row the place of its combination of ``LABELS`` in the list of combinations, and that list."""
     places: dict[tuple[Any, ...], int] = {}
     place = places.setdefault
-    return [place(labels, len(places)) for labels in map(_labels_of, rows)], list(
-        places
-    )
+    return [place(labels, len(places)) for labels in map(_labels_of, rows)], list(places)
 
 
 def _refuse_unbounded(name: str, values: Iterable[float | None]) -> None:

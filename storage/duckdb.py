@@ -62,14 +62,10 @@ class DuckDBMetricsStore:
         """Rows that started at or after ``since`` and match every filter given, oldest first."""
         wanted = Filters(since, metrics_scope, provider_id, model, protocol, call_type)
         equal = wanted.equal
-        where = " AND ".join(
-            ["started_at >= make_timestamptz(?)", *(f"{name} = ?" for name in equal)]
-        )
+        where = " AND ".join(["started_at >= make_timestamptz(?)", *(f"{name} = ?" for name in equal)])
         sql = f"SELECT {_READ} FROM provider_attempts WHERE {where} ORDER BY started_at, attempt_id"
         with self._translated(), self._handle.reading() as cursor:
-            found = cursor.execute(
-                sql, [wanted.since_microseconds, *equal.values()]
-            ).fetchall()
+            found = cursor.execute(sql, [wanted.since_microseconds, *equal.values()]).fetchall()
         return [_row(values) for values in found]
 
     def release(self) -> None:
@@ -103,9 +99,7 @@ class DuckDBMetricsStore:
         except StorageError:
             raise
         except (TypeError, ValueError, OverflowError) as error:
-            raise StorageError(
-                f"a value does not fit the database {self.path}: {error}"
-            ) from error
+            raise StorageError(f"a value does not fit the database {self.path}: {error}") from error
         except OSError as error:
             raise StorageError(f"the database {self.path} failed: {error}") from error
         except _driver().Error as error:
@@ -119,9 +113,7 @@ def _insert(connection: "DuckDBPyConnection") -> None:
     try:
         connection.execute(f"INSERT INTO provider_attempts FROM {_INCOMING}")
     except _driver().ConstraintException:
-        connection.execute(
-            f"INSERT INTO provider_attempts FROM {_INCOMING} ON CONFLICT DO NOTHING"
-        )
+        connection.execute(f"INSERT INTO provider_attempts FROM {_INCOMING} ON CONFLICT DO NOTHING")
 
 
 def _driver() -> Any:
@@ -182,9 +174,7 @@ def _validate(connection: "DuckDBPyConnection", path: str) -> None:
     schema.refuse_other_version(path, [version for (version,) in versions])
     for table, parts in expected.items():
         if found[table] != parts:
-            raise schema.mismatch(
-                path, f"has another table {table} than version {schema.VERSION}"
-            )
+            raise schema.mismatch(path, f"has another table {table} than version {schema.VERSION}")
 
 
 def _shape(connection: "DuckDBPyConnection") -> dict[str, list[Any]]:

@@ -16,9 +16,7 @@ def resolved(path: str | os.PathLike[str]) -> str:
     """``path`` as it will stay, wherever the process goes: ``~`` expanded, absolute."""
     given = os.fspath(path)
     if not given or given.startswith(":"):
-        raise ConfigError(
-            f"{given!r} is not a file path; to keep rows in memory, use MemoryMetricsStore()"
-        )
+        raise ConfigError(f"{given!r} is not a file path; to keep rows in memory, use MemoryMetricsStore()")
     return os.path.abspath(os.path.expanduser(given))
 
 
@@ -28,9 +26,7 @@ def create_private(path: str, build: Callable[[str], None]) -> None:
     Missing parent folders are made private. A file that appears at ``path`` meanwhile is kept and ours is dropped.
     """
     target = Path(path)
-    for folder in reversed(
-        [folder for folder in target.parents if not folder.exists()]
-    ):
+    for folder in reversed([folder for folder in target.parents if not folder.exists()]):
         folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
     workshop = tempfile.mkdtemp(prefix=".turnout-", dir=target.parent)
     try:

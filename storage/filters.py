@@ -23,9 +23,7 @@ class Filters:
 
     def __post_init__(self) -> None:
         if self.since.tzinfo is None:
-            raise ConfigError(
-                "since= has no time zone; give it one, as in datetime.now(UTC)"
-            )
+            raise ConfigError("since= has no time zone; give it one, as in datetime.now(UTC)")
 
     @property
     def since_microseconds(self) -> int:

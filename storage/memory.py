@@ -12,9 +12,7 @@ from turnout.storage.filters import Filters
 from turnout.storage.rows import Row
 
 _REQUIRED = tuple(
-    name
-    for name, kind in Row.__annotations__.items()
-    if type(None) not in getattr(kind, "__args__", ())
+    name for name, kind in Row.__annotations__.items() if type(None) not in getattr(kind, "__args__", ())
 )
 _NUMBERS = tuple(
     name
@@ -54,9 +52,7 @@ class MemoryMetricsStore:
         with self._lock:
             self._check_open()
             rows = list(self._rows.values())
-        return sorted(
-            filter(wanted.match, rows), key=lambda row: (row.started_at, row.attempt_id)
-        )
+        return sorted(filter(wanted.match, rows), key=lambda row: (row.started_at, row.attempt_id))
 
     def release(self) -> None:
         """Nothing to give up: there is no file."""

@@ -1,7 +1,6 @@
 """One row of the ledger, and how an attempt becomes one."""
 
 from datetime import UTC, datetime
-
 from typing import Final, NamedTuple
 
 from turnout.calls import Attempt, BillingState, Outcome, Usage
@@ -10,7 +9,8 @@ from turnout.ids import id_text
 _NO_USAGE: Final = Usage()
 _UNKNOWN_COST: Final = BillingState.UNKNOWN.value
 _SUCCESS: Final = {
-    outcome: None if outcome is Outcome.IGNORED else outcome in (Outcome.OK, Outcome.DEGRADED) for outcome in Outcome
+    outcome: None if outcome is Outcome.IGNORED else outcome in (Outcome.OK, Outcome.DEGRADED)
+    for outcome in Outcome
 }
 _LONGEST_CODE: Final = 200
 _LARGEST_COUNT: Final = 2**31 - 1

@@ -30,9 +30,7 @@ class SQLiteMetricsStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = resolved(path)
-        self._handle = Handle(
-            self.path, self._open, lambda _: _connect(self.path), ends_at_fork=True
-        )
+        self._handle = Handle(self.path, self._open, lambda _: _connect(self.path), ends_at_fork=True)
 
     def record_attempts(self, rows: Sequence[Row]) -> None:
         """Keep all of ``rows`` or none. A row whose ``attempt_id`` is already kept is passed over."""
@@ -64,9 +62,7 @@ class SQLiteMetricsStore:
         where = " AND ".join(["started_at >= ?", *(f"{name} = ?" for name in equal)])
         sql = f"SELECT {', '.join(COLUMNS)} FROM provider_attempts WHERE {where} ORDER BY started_at, attempt_id"
         with self._translated(), self._handle.reading() as connection:
-            found = connection.execute(
-                sql, (wanted.since_microseconds, *equal.values())
-            ).fetchall()
+            found = connection.execute(sql, (wanted.since_microseconds, *equal.values())).fetchall()
         return [_row(values) for values in found]
 
     def release(self) -> None:
@@ -111,9 +107,7 @@ class SQLiteMetricsStore:
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"the database {self.path} failed: {error}") from error
         except (TypeError, ValueError, OverflowError) as error:
-            raise StorageError(
-                f"a value does not fit the database {self.path}: {error}"
-            ) from error
+            raise StorageError(f"a value does not fit the database {self.path}: {error}") from error
 
 
 def _connect(path: str, mode: str = "rw") -> sqlite3.Connection:
@@ -134,9 +128,7 @@ def _build(path: str) -> None:
 
 # What a row has for itself; the rest it shares with others of its batch.
 _OWN: Final = tuple(name for name in COLUMNS if name not in LABELS)
-_LABELS_TABLE: Final = (
-    f"CREATE TEMP TABLE batch_labels (place INTEGER PRIMARY KEY, {', '.join(LABELS)})"
-)
+_LABELS_TABLE: Final = f"CREATE TEMP TABLE batch_labels (place INTEGER PRIMARY KEY, {', '.join(LABELS)})"
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
@@ -216,9 +208,7 @@ def _validate(connection: sqlite3.Connection, path: str) -> None:
     schema.refuse_other_version(path, [version for (version,) in versions])
     for table, parts in expected.items():
         if found[table] != parts:
-            raise schema.mismatch(
-                path, f"has another table {table} than version {schema.VERSION}"
-            )
+            raise schema.mismatch(path, f"has another table {table} than version {schema.VERSION}")
 
 
 def _shape(connection: sqlite3.Connection) -> dict[str, list[Any]]:
@@ -233,10 +223,7 @@ def _shape(connection: sqlite3.Connection) -> dict[str, list[Any]]:
                     (
                         origin,
                         unique,
-                        [
-                            c[2]
-                            for c in connection.execute(f'PRAGMA index_info("{name}")')
-                        ],
+                        [c[2] for c in connection.execute(f'PRAGMA index_info("{name}")')],
                     )
                     for _, name, unique, origin, _ in indexes
                 )

@@ -154,7 +154,9 @@ def _why_benched(circuit: Circuit, cooldown_seconds: float) -> str:
     failure = circuit.last_failure
     because = f"; last error: {failure.message or failure.fault.value}" if failure else ""
     if circuit.state is State.DISABLED:
-        return f"is disabled for this run: its credentials were refused; mend them, then reset_health(){because}"
+        return (
+            f"is disabled for this run: its credentials were refused; mend them, then reset_health(){because}"
+        )
     trigger = "after repeated failures"
     if failure is not None:
         trigger = f"after {failure.fault.value.replace('_', ' ')}"
@@ -179,4 +181,3 @@ def _reported(provider: Identity, circuit: Circuit, now: float) -> ProviderHealt
 def _who(provider: Identity) -> str:
     model = f", model {provider.model}" if provider.model else ""
     return f"provider {named(provider.name, provider.provider_id)}{model}"
-

@@ -65,7 +65,9 @@ class Asked(Rests):
 class Ordering:
     """Makes plans on the walking thread. A policy that raises falls back to configured order, with one warning."""
 
-    def __init__(self, policy: Policy | OrderingPolicy, providers: Sequence[Identity], runtime: Runtime) -> None:
+    def __init__(
+        self, policy: Policy | OrderingPolicy, providers: Sequence[Identity], runtime: Runtime
+    ) -> None:
         self._tickets = count()
         self._warned = False
         self._built_in = type(policy).__module__.startswith("turnout.policies.")
@@ -126,7 +128,9 @@ class Ordering:
             logger.debug("the policy raised again: {!r}", error)
             return
         self._warned = True
-        logger.opt(exception=error).warning("the policy raised; providers are tried in configured order instead")
+        logger.opt(exception=error).warning(
+            "the policy raised; providers are tried in configured order instead"
+        )
 
 
 def _only(chosen: Sequence[Any], eligible: Sequence[RankedT]) -> Sequence[RankedT]:

@@ -1,9 +1,9 @@
 """One provider's health, as a pure state machine.
 
-    closed ── a rate limit, or failures up to the threshold ──▶ open ── its time is over ──▶ tried again
-      ▲                                                                                        │
-      └──────────────────────────────── a success that began since ────────────────────────────┘
-    disabled: refused credentials; only a reset brings it back
+closed ── a rate limit, or failures up to the threshold ──▶ open ── its time is over ──▶ tried again
+  ▲                                                                                        │
+  └──────────────────────────────── a success that began since ────────────────────────────┘
+disabled: refused credentials; only a reset brings it back
 """
 
 from dataclasses import dataclass, replace
@@ -85,10 +85,16 @@ def after_failure(
         if count < thresholds.failure_threshold:
             return replace(circuit, consecutive_failures=count, last_failure=failure)
         return _opened(
-            replace(circuit, consecutive_failures=count), failure, thresholds.failure_cooldown_seconds, epoch, now
+            replace(circuit, consecutive_failures=count),
+            failure,
+            thresholds.failure_cooldown_seconds,
+            epoch,
+            now,
         )
     cooldown = (
-        thresholds.quota_cooldown_seconds if effect is Effect.QUOTA else thresholds.rate_limit_cooldown_seconds
+        thresholds.quota_cooldown_seconds
+        if effect is Effect.QUOTA
+        else thresholds.rate_limit_cooldown_seconds
     )
     return _opened(circuit, failure, cooldown, epoch, now)
 

@@ -173,6 +173,8 @@ class Actor:
                     if self._outlives:
                         self._handle(envelope)
                     elif envelope.reply is not None:
-                        envelope.reply.put((None, RouterClosedError(f"{self.name} has ended; the router is closed")))
+                        envelope.reply.put(
+                            (None, RouterClosedError(f"{self.name} has ended; the router is closed"))
+                        )
             finally:
                 self._baton.put(None)

@@ -66,7 +66,9 @@ class Runtime(Protocol):
     @property
     def loop(self) -> Awaiting: ...
 
-    def actor(self, name: str, behaviour: Behaviour, *, capacity: int = ..., outlives: bool = ...) -> ActorRef:
+    def actor(
+        self, name: str, behaviour: Behaviour, *, capacity: int = ..., outlives: bool = ...
+    ) -> ActorRef:
         """Start an actor."""
 
     def pooled(

@@ -102,7 +102,11 @@ class PooledWalk:
     __slots__ = ("_handed", "_runtime", "_settle", "_walk")
 
     def __init__(
-        self, walk: Walk, runtime: Runtime, handed: Handed, settle: Callable[[Any, BaseException | None], None]
+        self,
+        walk: Walk,
+        runtime: Runtime,
+        handed: Handed,
+        settle: Callable[[Any, BaseException | None], None],
     ) -> None:
         self._walk = walk
         self._runtime = runtime
@@ -162,7 +166,8 @@ class PooledWalk:
 
     def _go_on_from(self, task: "Future[Any]") -> None:
         try:
-            value, error = task.result(timeout=0), None
+            value: Any = task.result(timeout=0)
+            error: Exception | None = None
         except CancelledError:
             value, error = None, TimeoutError("the call was cancelled")
         except Exception as raised:

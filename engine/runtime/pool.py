@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from loguru import logger
 
@@ -199,7 +199,9 @@ class WorkerPool:
             self._threads.discard(thread)
             self._unborn.put(None)
             if not self._threads:
-                raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers") from error
+                raise RouterBusyError(
+                    "the system gives no more threads; submit later, or lower max_workers"
+                ) from error
             return False
         return True
 

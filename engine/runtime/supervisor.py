@@ -5,7 +5,6 @@ from typing import Final, Protocol
 
 from turnout.errors import ThreadsStillRunningError
 
-
 _LEAST_SECONDS: Final = 1.0
 
 

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from turnout.errors import ConfigError, StorageError
 from turnout.storage.duckdb import DuckDBMetricsStore
 from turnout.storage.memory import MemoryMetricsStore
@@ -161,9 +162,7 @@ def test_rows_come_back_oldest_first(store: AnyStore) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "name", ["metrics_scope", "provider_id", "model", "protocol", "call_type"]
-)
+@pytest.mark.parametrize("name", ["metrics_scope", "provider_id", "model", "protocol", "call_type"])
 def test_a_filter_lets_only_its_own_value_through(store: AnyStore, name: str) -> None:
     wanted, other, unknown = (
         a_row(),
@@ -171,20 +170,14 @@ def test_a_filter_lets_only_its_own_value_through(store: AnyStore, name: str) ->
         a_row(model=None, protocol=None),
     )
     store.record_attempts([wanted, other, unknown])
-    assert ids(store.query_recent(since=NOON, **{name: "' OR 1=1 --"})) == [
-        other.attempt_id
-    ]
+    assert ids(store.query_recent(since=NOON, **{name: "' OR 1=1 --"})) == [other.attempt_id]
     assert store.query_recent(since=NOON, **{name: "nowhere"}) == []
 
 
 def test_filters_given_together_must_all_match(store: AnyStore) -> None:
-    rows = [
-        a_row(provider_id=provider, model=model) for provider in "ab" for model in "xy"
-    ]
+    rows = [a_row(provider_id=provider, model=model) for provider in "ab" for model in "xy"]
     store.record_attempts(rows)
-    assert ids(store.query_recent(since=NOON, provider_id="b", model="x")) == [
-        rows[2].attempt_id
-    ]
+    assert ids(store.query_recent(since=NOON, provider_id="b", model="x")) == [rows[2].attempt_id]
 
 
 def test_a_since_without_a_time_zone_is_refused(store: AnyStore) -> None:
@@ -200,22 +193,16 @@ def test_recording_nothing_is_nothing(store: AnyStore) -> None:
 def test_a_replayed_batch_changes_nothing(store: AnyStore) -> None:
     rows = [a_row(started_at=NOON + timedelta(seconds=second)) for second in range(5)]
     store.record_attempts(rows)
-    store.record_attempts(
-        [rows[0]._replace(provider_id="changed"), *rows[1:], late := a_row()]
-    )
+    store.record_attempts([rows[0]._replace(provider_id="changed"), *rows[1:], late := a_row()])
     assert len(found := store.query_recent(since=NOON)) == 6
-    assert {row.attempt_id: row for row in found} == {
-        row.attempt_id: row for row in [*rows, late]
-    }
+    assert {row.attempt_id: row for row in found} == {row.attempt_id: row for row in [*rows, late]}
 
 
 def test_the_first_of_two_rows_with_one_identity_in_a_batch_is_kept(
     store: AnyStore,
 ) -> None:
     row = a_row()
-    store.record_attempts(
-        [row, row._replace(provider_id="second"), row._replace(provider_id="third")]
-    )
+    store.record_attempts([row, row._replace(provider_id="second"), row._replace(provider_id="third")])
     assert store.query_recent(since=NOON) == [row]
 
 
@@ -230,25 +217,18 @@ BAD = {
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
-def test_one_bad_row_keeps_its_whole_batch_out_and_no_other(
-    store: AnyStore, bad: dict[str, Any]
-) -> None:
+def test_one_bad_row_keeps_its_whole_batch_out_and_no_other(store: AnyStore, bad: dict[str, Any]) -> None:
     before, after = a_row(), a_row()
     store.record_attempts([before])
     with pytest.raises(StorageError):
         store.record_attempts([a_row(), before, a_row(**bad), a_row()])
     store.record_attempts([after])
-    assert sorted(ids(store.query_recent(since=LONG_AGO))) == sorted(
-        ids([before, after])
-    )
+    assert sorted(ids(store.query_recent(since=LONG_AGO))) == sorted(ids([before, after]))
 
 
 @pytest.mark.parametrize("count", [1, 2, 511, 512, 513, 1300])
 def test_a_batch_of_any_size_arrives_whole(store: AnyStore, count: int) -> None:
-    rows = [
-        a_row(provider_id=f"p{number % 7}", http_status=number)
-        for number in range(count)
-    ]
+    rows = [a_row(provider_id=f"p{number % 7}", http_status=number) for number in range(count)]
     store.record_attempts(rows)
     found = {row.attempt_id: row for row in store.query_recent(since=NOON)}
     assert found == {row.attempt_id: row for row in rows}
@@ -293,9 +273,7 @@ any_row = st.builds(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=st.lists(any_row, max_size=9, unique_by=lambda row: row.attempt_id))
-def test_whatever_rows_are_recorded_the_same_come_back(
-    store: AnyStore, rows: list[Row]
-) -> None:
+def test_whatever_rows_are_recorded_the_same_come_back(store: AnyStore, rows: list[Row]) -> None:
     before = {row.attempt_id for row in store.query_recent(since=LONG_AGO)}
     store.record_attempts(rows)
     after = {row.attempt_id: row for row in store.query_recent(since=LONG_AGO)}
@@ -329,10 +307,7 @@ def test_readers_see_whole_batches_while_a_writer_writes(store: AnyStore) -> Non
 
 def test_rows_written_from_many_threads_all_arrive(store: AnyStore) -> None:
     with ThreadPoolExecutor(8, thread_name_prefix="writer") as writers:
-        for written in [
-            writers.submit(store.record_attempts, [a_row() for _ in range(5)])
-            for _ in range(8)
-        ]:
+        for written in [writers.submit(store.record_attempts, [a_row() for _ in range(5)]) for _ in range(8)]:
             written.result(30)
     assert len(store.query_recent(since=NOON)) == 40
 

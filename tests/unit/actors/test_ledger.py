@@ -51,7 +51,9 @@ class Rig:
         self.clock = ManualClock()
         self.runtime = ThreadRuntime("t", max_workers=1, max_queue=1, idle_seconds=1.0, clock=self.clock)
         self.logged: list[str] = []
-        self._sink = logger.add(lambda m: self.logged.append(f"{m.record['level'].name} {m.record['message']}"))
+        self._sink = logger.add(
+            lambda m: self.logged.append(f"{m.record['level'].name} {m.record['message']}")
+        )
 
     def ledger(self, store: Any, closes_store: bool = False, **config: Any) -> Ledger:
         return Ledger(store, "scope", LedgerConfig(**config), self.runtime, closes_store=closes_store)

@@ -7,7 +7,10 @@ from turnout.decisions.circuit import CLEAN, Circuit, State, Thresholds, after_f
 from turnout.faults import FAULTS, Effect, Failure, Fault
 
 RULES = Thresholds(
-    failure_threshold=3, failure_cooldown_seconds=60, rate_limit_cooldown_seconds=30, quota_cooldown_seconds=3600
+    failure_threshold=3,
+    failure_cooldown_seconds=60,
+    rate_limit_cooldown_seconds=30,
+    quota_cooldown_seconds=3600,
 )
 
 

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from functools import partial
 from queue import SimpleQueue
 
 import pytest
@@ -9,6 +10,10 @@ import pytest
 from turnout.runtime.lane import Claim, Lane, enrol
 
 WAIT = 20.0
+
+
+def noted(order: list[int], number: int, lane: Lane | None) -> None:
+    order.append(number)
 
 
 def test_there_are_as_many_tokens_as_the_lane_is_wide() -> None:
@@ -32,7 +37,7 @@ def test_those_who_wait_are_served_in_order_and_newcomers_stand_behind() -> None
     assert lane.try_take()
     order: list[int] = []
     for number in range(3):
-        enrol(Claim(lambda lane, number=number: order.append(number)), [lane])
+        enrol(Claim(partial(noted, order, number)), [lane])
     assert not lane.try_take()
     for _ in range(3):
         lane.give_back()

@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Iterator
+from functools import partial
 from queue import SimpleQueue
 
 import pytest
@@ -17,7 +18,11 @@ WAIT = 20.0
 
 def pool_of(workers: int, queue: int = 1000, idle: float = 5.0, clock: object = None) -> WorkerPool:
     return WorkerPool(
-        "test", max_workers=workers, max_queue=queue, idle_seconds=idle, clock=clock or SystemClock()  # type: ignore[arg-type]
+        "test",
+        max_workers=workers,
+        max_queue=queue,
+        idle_seconds=idle,
+        clock=clock or SystemClock(),  # type: ignore[arg-type]
     )
 
 
@@ -26,6 +31,10 @@ def pool() -> Iterator[WorkerPool]:
     pool = pool_of(4)
     yield pool
     assert pool.stop(WAIT) == []
+
+
+def met(barrier: threading.Barrier) -> None:
+    barrier.wait(WAIT)
 
 
 class Gate:
@@ -43,7 +52,7 @@ class Gate:
 def test_every_task_runs_once(pool: WorkerPool) -> None:
     done: SimpleQueue[int] = SimpleQueue()
     for number in range(500):
-        pool.submit(lambda number=number: done.put(number))
+        pool.submit(partial(done.put, number))
     assert sorted(done.get(timeout=WAIT) for _ in range(500)) == list(range(500))
 
 
@@ -174,7 +183,7 @@ def test_shrinking_lets_work_finish_and_growing_serves_what_waits(pool: WorkerPo
         gate.started.get(timeout=WAIT)
     done: SimpleQueue[int] = SimpleQueue()
     for number in range(100):
-        pool.submit(lambda number=number: done.put(number))
+        pool.submit(partial(done.put, number))
     for _ in range(100):
         done.get(timeout=WAIT)
     while pool.workers > 2:
@@ -185,7 +194,7 @@ def test_after_stop_nothing_more_is_taken() -> None:
     pool = pool_of(2)
     done: SimpleQueue[int] = SimpleQueue()
     for number in range(100):
-        pool.submit(lambda number=number: done.put(number))
+        pool.submit(partial(done.put, number))
     assert pool.stop(WAIT) == []
     assert done.qsize() == 100
     with pytest.raises(RouterClosedError):
@@ -246,7 +255,7 @@ def test_who_waits_for_its_task_may_take_it_back_and_no_worker_runs_it_too(pool:
         pool.submit(gate)
     for _ in range(4):
         gate.started.get(timeout=WAIT)
-    tickets = [pool.submit(lambda number=number: ran.put(number)) for number in range(10)]
+    tickets = [pool.submit(partial(ran.put, number)) for number in range(10)]
     taken = [ticket.take() for ticket in tickets[:5]]
     assert all(taken)
     assert pool.waiting == 5
@@ -268,6 +277,6 @@ def test_taking_tasks_back_strands_nothing(seed: int) -> None:
                 ticket.take()
         barrier = threading.Barrier(workers + 1)
         for _ in range(workers):
-            pool.submit(lambda barrier=barrier: barrier.wait(WAIT))
+            pool.submit(partial(met, barrier))
         barrier.wait(WAIT)
     assert pool.stop(WAIT) == []

@@ -72,9 +72,14 @@ def test_once_is_true_for_one_of_many_threads() -> None:
         assert once.spent
 
 
+def counted(tally: Tally) -> None:
+    for _ in range(5000):
+        tally.add()
+
+
 def test_a_tally_loses_no_count() -> None:
     tally = Tally()
-    threads = [threading.Thread(target=lambda: [tally.add() for _ in range(5000)]) for _ in range(4)]
+    threads = [threading.Thread(target=counted, args=(tally,)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

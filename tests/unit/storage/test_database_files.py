@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+
 from turnout.errors import (
     ConfigError,
     SchemaMismatchError,
@@ -61,9 +62,7 @@ def test_nothing_is_touched_before_the_first_use(kind: Kind, tmp_path: Path) -> 
 
 
 @BOTH
-def test_files_and_new_folders_are_private_under_any_umask(
-    kind: Kind, tmp_path: Path
-) -> None:
+def test_files_and_new_folders_are_private_under_any_umask(kind: Kind, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "ledger"
     before = os.umask(0)
     try:
@@ -104,9 +103,7 @@ def test_a_path_follows_neither_the_home_nor_the_working_folder_later(
     assert Path(here.path).parent != tmp_path
 
 
-def test_duckdb_has_a_default_path(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_duckdb_has_a_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert DuckDBMetricsStore().path == str(tmp_path / ".turnout" / "metrics.duckdb")
 
@@ -118,12 +115,8 @@ def test_a_path_that_is_no_file_is_refused(kind: Kind) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(
-    "content", [b"", b"not a database, but long enough to be looked at" * 400]
-)
-def test_a_file_that_is_no_ledger_is_refused_untouched(
-    kind: Kind, content: bytes, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("content", [b"", b"not a database, but long enough to be looked at" * 400])
+def test_a_file_that_is_no_ledger_is_refused_untouched(kind: Kind, content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "mine"
     path.write_bytes(content)
     with (
@@ -145,9 +138,7 @@ ALTERED = {
 
 @BOTH
 @pytest.mark.parametrize("change", ALTERED.values(), ids=ALTERED.keys())
-def test_a_ledger_of_another_shape_is_refused_untouched(
-    kind: Kind, change: str, tmp_path: Path
-) -> None:
+def test_a_ledger_of_another_shape_is_refused_untouched(kind: Kind, change: str, tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     with closing(kind(path)) as store:
         store.record_attempts([a_row()])
@@ -162,9 +153,7 @@ def test_a_ledger_of_another_shape_is_refused_untouched(
 
 
 @BOTH
-def test_a_column_that_may_be_null_where_none_was_is_refused(
-    kind: Kind, tmp_path: Path
-) -> None:
+def test_a_column_that_may_be_null_where_none_was_is_refused(kind: Kind, tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     with closing(kind(path)) as store:
         store.record_attempts([a_row()])
@@ -189,15 +178,11 @@ def alter(kind: Kind, path: Path, change: str) -> None:
 def test_a_duckdb_file_held_by_another_process_is_told_as_such(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     hold = f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", hold], stdin=-1, stdout=-1, text=True
-    ) as holder:
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=-1, stdout=-1, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with closing(DuckDBMetricsStore(path)) as store:
-            with pytest.raises(
-                StorageLockedError, match="SQLiteMetricsStore"
-            ) as caught:
+            with pytest.raises(StorageLockedError, match="SQLiteMetricsStore") as caught:
                 store.record_attempts([a_row()])
             assert str(path) in str(caught.value)
             holder.communicate("\n", timeout=30)
@@ -214,11 +199,7 @@ def test_two_sqlite_stores_of_one_file_see_each_others_rows(tmp_path: Path) -> N
     ):
         one.record_attempts([a_row(1)])
         other.record_attempts([a_row(2), a_row(1)])
-        assert (
-            one.query_recent(since=NOON)
-            == other.query_recent(since=NOON)
-            == [a_row(1), a_row(2)]
-        )
+        assert one.query_recent(since=NOON) == other.query_recent(since=NOON) == [a_row(1), a_row(2)]
 
 
 def test_a_missing_driver_is_named_with_the_extra_that_brings_it(
@@ -234,9 +215,7 @@ def test_a_missing_driver_is_named_with_the_extra_that_brings_it(
 
 
 @BOTH
-def test_a_folder_that_cannot_be_written_is_a_storage_error(
-    kind: Kind, tmp_path: Path
-) -> None:
+def test_a_folder_that_cannot_be_written_is_a_storage_error(kind: Kind, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with (
         closing(kind(tmp_path / "file" / "ledger")) as store,
@@ -260,7 +239,5 @@ def test_rows_are_there_for_anyone_who_asks_the_file_itself(tmp_path: Path) -> N
     with closing(DuckDBMetricsStore(tmp_path / "ledger")) as store:
         store.record_attempts([a_row()])
     with closing(duckdb.connect(str(tmp_path / "ledger"), read_only=True)) as database:
-        found = database.execute(
-            "SELECT provider_id, epoch_us(started_at) FROM provider_attempts"
-        ).fetchall()
+        found = database.execute("SELECT provider_id, epoch_us(started_at) FROM provider_attempts").fetchall()
     assert found == [("a", int(NOON.timestamp()) * 1_000_000)]

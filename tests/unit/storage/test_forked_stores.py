@@ -145,7 +145,5 @@ def test_a_fork_harms_no_store(case: str, tmp_path: Path) -> None:
         COMMON + case,
         str(tmp_path / "ledger"),
     ]
-    done = subprocess.run(
-        script, check=False, capture_output=True, text=True, timeout=50
-    )
+    done = subprocess.run(script, check=False, capture_output=True, text=True, timeout=50)
     assert (done.returncode, done.stderr) == (0, "")

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+
 from turnout.errors import StorageError
 from turnout.storage.handle import Handle
 

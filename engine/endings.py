@@ -1,0 +1,78 @@
+"""What a walk says when an attempt, a stream, or the walk itself has ended."""
+
+from typing import NamedTuple
+
+from turnout.calls import FilterReason, Identity, StreamRestart
+from turnout.decisions.walk import StreamEnd, StreamSoFar
+from turnout.errors import (
+    Exclusion,
+    NoEligibleProvidersError,
+    ProviderStreamInterruptedError,
+    RouterExhaustedError,
+    named,
+)
+from turnout.invocation import Progress, Target
+
+
+class Broken(NamedTuple):
+    """A stream that the next one starts over."""
+
+    by: Identity
+    chunks: int
+    error: Exception
+
+
+def restart_of(broken: Broken | None, target: Target, progress: Progress) -> StreamRestart | None:
+    """What is announced before the first chunk of a stream that starts over a broken one."""
+    if broken is None:
+        return None
+    progress.restarts += 1
+    return StreamRestart(
+        failed_provider=broken.by.name,
+        failed_provider_id=broken.by.provider_id,
+        next_provider=target.identity.name,
+        next_provider_id=target.provider_id,
+        chunks_yielded=broken.chunks,
+        restarts=progress.restarts,
+        error=broken.error,
+    )
+
+
+def so_far(progress: Progress, end: StreamEnd) -> StreamSoFar:
+    """What the caller has seen of a stream that ended, and what the caller allows."""
+    invocation = progress.invocation
+    return StreamSoFar(end.content_given, invocation.failure_policy, invocation.on_restart is not None)
+
+
+def unfinished(target: Target, end: StreamEnd) -> ProviderStreamInterruptedError:
+    """The failure of a stream that looks ended but was never marked so."""
+    identity = target.identity
+    what = "sent no chunk at all"
+    if end.chunks:
+        what = f"ended after {end.chunks} chunks without marking the answer finished"
+    return ProviderStreamInterruptedError(
+        f"the stream of {named(identity.name, identity.provider_id)} (model {identity.model}) {what}",
+        provider_id=identity.provider_id,
+        provider_name=identity.name,
+        model=identity.model,
+    )
+
+
+def excluded(target: Target, reason: FilterReason, detail: str) -> Exclusion:
+    """A provider that is not tried."""
+    return Exclusion(target.provider_id, target.identity.name, reason, detail)
+
+
+def last_error(progress: Progress) -> BaseException | None:
+    """The newest failure, as the cause of what is raised."""
+    return progress.failed[-1].error if progress.failed else None
+
+
+def exhausted(progress: Progress) -> Exception:
+    """The error that names everyone; it takes the failures with it, so that they are not kept in a cycle."""
+    failed, progress.failed = progress.failed, []
+    if not failed:
+        return NoEligibleProvidersError(progress.exclusions)
+    error = RouterExhaustedError(failed, progress.exclusions)
+    error.__cause__ = failed[-1].error
+    return error
