@@ -1,29 +1,31 @@
 """How many rows a second does a store take, beside the driver's own bulk insert of the same rows?
 
-Both write batches of 500 full rows into tables of the same schema, in turns, so that both see the same machine. The
-driver is handed ready tuples; the store starts from rows.
+Both write batches of 500 full rows into tables of the same schema. The driver is handed ready tuples; the store starts
+from rows.
 """
 
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 import duckdb
 import pytest
+
 from turnout.storage import schema
+from turnout.storage.columns import COLUMNS
 from turnout.storage.duckdb import DuckDBMetricsStore
 from turnout.storage.rows import Row
 from turnout.storage.sqlite import SQLiteMetricsStore
 
+pytestmark = pytest.mark.benchmark(group="Rows a second into a store, beside its driver's own bulk insert")
+
 BATCH_ROWS: Final = 500
-ROUNDS: Final = 40
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 START: Final = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -71,39 +73,35 @@ def batches() -> Iterator[list[Row]]:
         yield [one() for _ in range(BATCH_ROWS)]
 
 
-def run(
-    benchmark: Any,
-    store_writes: Write,
+def writing(write: Write, ready: Iterator[Sequence[Any]]) -> Callable[[], Mapping[str, float]]:
+    """A block that writes one ready batch, as rows a second."""
+
+    def block() -> Mapping[str, float]:
+        rows = next(ready)
+        began = time.perf_counter()
+        write(rows)
+        return {"rows a second": BATCH_ROWS / (time.perf_counter() - began)}
+
+    return block
+
+
+def measure(
+    side_by_side: Any,
+    what: str,
     driver_writes: Write,
+    store_writes: Write,
     tuples: Callable[[list[Row]], list[Any]],
 ) -> None:
-    """Time the store with ``benchmark`` and the driver by hand, turn by turn, and report the ratio."""
-    source = batches()
-    floor_seconds: list[float] = []
-
-    def setup() -> tuple[tuple[list[Row]], dict[str, Any]]:
-        ready = tuples(next(source))
-        began = time.perf_counter()
-        driver_writes(ready)
-        floor_seconds.append(time.perf_counter() - began)
-        return (next(source),), {}
-
-    benchmark.pedantic(store_writes, setup=setup, rounds=ROUNDS, warmup_rounds=3)
-    ours = BATCH_ROWS / benchmark.stats.stats.median
-    floor = BATCH_ROWS / median(floor_seconds[3:])
-    told = {
-        "rows_per_second": round(ours),
-        "driver_rows_per_second": round(floor),
-        "ratio": round(ours / floor, 2),
-    }
-    benchmark.extra_info.update(told)
-    print("\n", told)
+    # Ready before any of it is timed, and one of each for warming up.
+    ready = list(islice(batches(), 2 * (side_by_side.rounds + 1)))
+    side_by_side.compare(
+        what,
+        writing(driver_writes, iter([tuples(rows) for rows in ready[::2]])),
+        writing(store_writes, iter(ready[1::2])),
+    )
 
 
-@pytest.mark.benchmark(group="rows a second, DuckDB")
-def test_duckdb_takes_rows_as_fast_as_its_own_appender(
-    benchmark: Any, tmp_path: Path
-) -> None:
+def test_duckdb_beside_its_appender(side_by_side: Any, tmp_path: Path) -> None:
     with (
         closing(DuckDBMetricsStore(tmp_path / "store.duckdb")) as store,
         closing(duckdb.connect(str(tmp_path / "driver.duckdb"))) as database,
@@ -116,41 +114,36 @@ def test_duckdb_takes_rows_as_fast_as_its_own_appender(
             appender.append_rows(rows)
             appender.flush()
 
-        run(
-            benchmark,
-            store.record_attempts,
+        measure(
+            side_by_side,
+            "DuckDB, beside its appender",
             append,
+            store.record_attempts,
             lambda rows: [tuple(row) for row in rows],
         )
 
 
-@pytest.mark.benchmark(group="rows a second, SQLite")
-def test_sqlite_takes_rows_as_fast_as_its_own_executemany(
-    benchmark: Any, tmp_path: Path
-) -> None:
+def test_sqlite_beside_its_executemany(side_by_side: Any, tmp_path: Path) -> None:
     with (
         closing(SQLiteMetricsStore(tmp_path / "store.sqlite")) as store,
-        closing(
-            sqlite3.connect(tmp_path / "driver.sqlite", isolation_level=None)
-        ) as database,
+        closing(sqlite3.connect(tmp_path / "driver.sqlite", isolation_level=None)) as database,
     ):
         database.executescript(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-            + schema.script("sqlite")
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + schema.script("sqlite")
         )
 
         def insert(rows: Sequence[Any]) -> None:
             database.execute("BEGIN IMMEDIATE")
             database.executemany(
-                f"INSERT INTO provider_attempts VALUES ({', '.join('?' * 25)})", rows
+                f"INSERT INTO provider_attempts VALUES ({', '.join('?' * len(COLUMNS))})", rows
             )
             database.execute("COMMIT")
 
-        run(benchmark, store.record_attempts, insert, sqlite_tuples)
+        measure(side_by_side, "SQLite, beside executemany", insert, store.record_attempts, sqlite_tuples)
 
 
 def sqlite_tuples(rows: list[Row]) -> list[Any]:
-    made = [list(row) for row in rows]
-    for values in made:
-        values[4] = (values[4] - EPOCH) // timedelta(microseconds=1)
-    return made
+    at = COLUMNS.index("started_at")
+    return [
+        (*row[:at], (row.started_at - EPOCH) // timedelta(microseconds=1), *row[at + 1 :]) for row in rows
+    ]
