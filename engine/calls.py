@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from turnout.errors import Exclusion
+from turnout.errors import Exclusion, named
 from turnout.faults import Fault
 from turnout.ids import id_text
 
@@ -93,6 +93,12 @@ class Identity:
     name: str
     model: str | None = None
     protocol: str | None = None
+
+    @property
+    def described(self) -> str:
+        """How people are told of it: name, id where that differs, and model."""
+        who = named(self.name, self.provider_id)
+        return f"{who}, model {self.model}" if self.model else who
 
 
 class Attempt(NamedTuple):

@@ -6,11 +6,12 @@ from turnout.calls import FilterReason, Identity, StreamRestart
 from turnout.decisions.walk import StreamEnd, StreamSoFar
 from turnout.errors import (
     Exclusion,
+    FailedAttempt,
     NoEligibleProvidersError,
     ProviderStreamInterruptedError,
     RouterExhaustedError,
-    named,
 )
+from turnout.faults import Failure
 from turnout.invocation import Progress, Target
 
 
@@ -51,7 +52,7 @@ def unfinished(target: Target, end: StreamEnd) -> ProviderStreamInterruptedError
     if end.chunks:
         what = f"ended after {end.chunks} chunks without marking the answer finished"
     return ProviderStreamInterruptedError(
-        f"the stream of {named(identity.name, identity.provider_id)} (model {identity.model}) {what}",
+        f"the stream of {identity.described} {what}",
         provider_id=identity.provider_id,
         provider_name=identity.name,
         model=identity.model,
@@ -61,6 +62,14 @@ def unfinished(target: Target, end: StreamEnd) -> ProviderStreamInterruptedError
 def excluded(target: Target, reason: FilterReason, detail: str) -> Exclusion:
     """A provider that is not tried."""
     return Exclusion(target.provider_id, target.identity.name, reason, detail)
+
+
+def failed_attempt(target: Target, failure: Failure, error: Exception) -> FailedAttempt:
+    """A failure as the invocation's error tells of it."""
+    identity = target.identity
+    return FailedAttempt(
+        identity.provider_id, identity.name, identity.model, failure.fault, error, failure.message
+    )
 
 
 def last_error(progress: Progress) -> BaseException | None:

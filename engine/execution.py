@@ -21,8 +21,17 @@ from turnout.clock import Clock
 from turnout.deadline import Limit
 from turnout.decisions.circuit import Circuit, State
 from turnout.decisions.walk import Next, StreamEnd, after_attempt, stream_outcome
-from turnout.endings import Broken, excluded, exhausted, last_error, restart_of, so_far, unfinished
-from turnout.errors import DeadlineExceededError, FailedAttempt, NoEligibleProvidersError, named, told
+from turnout.endings import (
+    Broken,
+    excluded,
+    exhausted,
+    failed_attempt,
+    last_error,
+    restart_of,
+    so_far,
+    unfinished,
+)
+from turnout.errors import DeadlineExceededError, NoEligibleProvidersError, named, told
 from turnout.faults import FAULTS, Effect, Failure, Fault
 from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.policies.contract import RoutingContext
@@ -213,15 +222,10 @@ class Execution:
             case _:
                 outcome = Outcome.FAILED
         self._record(this.ended(self.clock.monotonic(), outcome, failure, None, end), progress)
-        identity = target.identity
-        progress.failed.append(
-            FailedAttempt(
-                target.provider_id, identity.name, identity.model, failure.fault, error, failure.message
-            )
-        )
+        progress.failed.append(failed_attempt(target, failure, error))
         tells = FAULTS[failure.fault].effect is not Effect.NONE
         news = Failed(target.provider_id, this.epoch, failure) if tells else None
-        broken = None if end is None else Broken(identity, end.chunks, error)
+        broken = None if end is None else Broken(target.identity, end.chunks, error)
         seen = None if end is None else so_far(progress, end)
         return Settled(after_attempt(outcome, failure.fault, seen), news, broken)
 

@@ -9,7 +9,7 @@ from loguru import logger
 from turnout.calls import Identity
 from turnout.clock import Clock
 from turnout.decisions.circuit import Circuit, State, Thresholds, after_failure, after_success
-from turnout.errors import ConfigError, named
+from turnout.errors import ConfigError
 from turnout.faults import Failure
 from turnout.runtime.actor import Rests
 from turnout.runtime.contract import ActorRef, Runtime
@@ -137,7 +137,7 @@ class Health:
         The first bench of an outage warns, further ones are DEBUG, the first success after it is one INFO.
         """
         before, after = change.before, change.after
-        who = _who(self._providers[change.provider_id])
+        who = f"provider {self._providers[change.provider_id].described}"
         if after.state is not State.CLOSED and after.since != before.since:
             level = "DEBUG" if before.outage else "WARNING"
             logger.log(level, "{} {}", who, _why_benched(after, change.cooldown_seconds))
@@ -176,8 +176,3 @@ def _reported(provider: Identity, circuit: Circuit, now: float) -> ProviderHealt
         cooldown_remaining_seconds=remaining or None,
         last_error=None if failure is None else failure.message or failure.fault.value,
     )
-
-
-def _who(provider: Identity) -> str:
-    model = f", model {provider.model}" if provider.model else ""
-    return f"provider {named(provider.name, provider.provider_id)}{model}"
