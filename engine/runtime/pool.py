@@ -231,7 +231,8 @@ class WorkerPool:
                 self._door.put(None)
             if task is _last:
                 self._items.put(_Item([_last], False, False))
-                if self._items.qsize() == 1:
+                # None is left where a waiting worker was handed it at once, as Python 3.13 does.
+                if self._items.qsize() <= 1:
                     break
             else:
                 self._run(task)
