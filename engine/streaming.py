@@ -52,6 +52,9 @@ class Reading:
                 "this stream was opened before fork(); open another in the child"
             )
         if not self._take_turn():
+            if self._closing:
+                # Whoever closes it has the turn.
+                raise StopIteration
             raise ReentrantCallError("this stream is being read already; a stream has one reader")
         try:
             return self._read()
