@@ -4,10 +4,8 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
-from loguru import logger
-
 from turnout.adapters.contract import NativeAdapter
-from turnout.calls import ApiProtocol, Attempt, CallType, CallVariant, FilterReason, Outcome, Usage
+from turnout.calls import ApiProtocol, Attempt, CallType, CallVariant, FilterReason, Outcome
 from turnout.config import ProviderConfig
 from turnout.deadline import Limit
 from turnout.errors import (
@@ -30,13 +28,9 @@ class NativeCall(NamedTuple):
     @classmethod
     def of(cls, calls: CallVariant | Iterable[CallVariant]) -> Self:
         """The caller's variants, checked. Raises a ``CallError`` before any provider is contacted."""
-        given = (calls,) if isinstance(calls, CallVariant) else tuple(calls)
-        if not given:
-            raise NoCallVariantError(
-                "the call holds no CallVariant; give one for each protocol that may answer"
-            )
         variants: dict[ApiProtocol, CallVariant] = {}
-        for variant in given:
+        call_type: CallType | None = None
+        for variant in (calls,) if isinstance(calls, CallVariant) else calls:
             if not isinstance(variant, CallVariant):
                 raise NoCallVariantError(f"a CallVariant was expected, not {type(variant).__name__}")
             if "model" in variant.arguments:
@@ -47,10 +41,14 @@ class NativeCall(NamedTuple):
                 raise DuplicateCallVariantProtocolError(
                     f"two variants are for {variant.protocol}; give one a protocol"
                 )
+            if call_type is not None and variant.call_type is not call_type:
+                raise MixedCallTypeError("the variants of one call must all be regular or all be streaming")
+            call_type = variant.call_type
             variants[variant.protocol] = variant
-        call_type = given[0].call_type
-        if any(variant.call_type != call_type for variant in given):
-            raise MixedCallTypeError("the variants of one call must all be regular or all be streaming")
+        if call_type is None:
+            raise NoCallVariantError(
+                "the call holds no CallVariant; give one for each protocol that may answer"
+            )
         return cls(variants, call_type)
 
 
@@ -65,13 +63,12 @@ class NativeProvider:
         self,
         config: ProviderConfig,
         adapter_of: Callable[[ProviderConfig], NativeAdapter],
-        usage_of: Callable[[Any], Usage | None],
         supported_protocols: Collection[ApiProtocol],
         classifier: Classifier | None = None,
     ) -> None:
         self.config = config
         self._adapter_of = adapter_of
-        self._usage_of = usage_of
+        self._protocol = config.protocol
         self._classifier = classifier
         self._never = _never(config, supported_protocols)
         # A key in the environment may change while we run; one in the configuration cannot.
@@ -89,9 +86,9 @@ class NativeProvider:
         """Why this provider cannot take the call, or None where it can."""
         if self._never is not None:
             return self._never
+        if self._protocol not in request.variants:
+            return FilterReason.NO_MATCHING_VARIANT, f"the call has no variant for {self._protocol.value}"
         config = self.config
-        if config.protocol not in request.variants:
-            return FilterReason.NO_MATCHING_VARIANT, f"the call has no variant for {config.protocol.value}"
         if not self._keyed and not config.has_key():
             where = (
                 f"the environment variable {config.api_key_env} is empty"
@@ -103,10 +100,12 @@ class NativeProvider:
 
     def invoke(self, request: NativeCall, deadline: Limit) -> Any:
         """The native call through the adapter, which is given the limit, or its seconds, where it takes them."""
-        variant = request.variants[self.config.protocol]
+        variant = request.variants[self._protocol]
         arguments = complete_arguments(self.config, variant.arguments)
         adapter: Any = self._adapter_of(self.config)
-        extras = self._extras_of(adapter)
+        extras = self._extras.get(type(adapter))
+        if extras is None:
+            extras = self._extras_of(adapter)
         if "limit" in extras:
             return adapter.invoke(variant.operation, arguments, limit=deadline)
         if "timeout" in extras:
@@ -121,23 +120,11 @@ class NativeProvider:
     def assess(self, result: Any, attempt: Attempt) -> Outcome:
         return Outcome.OK
 
-    def usage(self, result: Any) -> Usage | None:
-        """What an answer, or a stream that ended, says it used."""
-        try:
-            return self._usage_of(result)
-        except Exception as error:
-            # An answer that was paid for is not lost because it could not be read for the ledger.
-            logger.debug("{}: the usage of an answer could not be read: {!r}", self.name, error)
-            return None
-
     def _extras_of(self, adapter: Any) -> frozenset[str]:
         """Which of our extras the adapter's ``invoke`` takes; learnt once per class."""
-        kind = type(adapter)
-        known = self._extras.get(kind)
-        if known is None:
-            known = frozenset(inspect.signature(adapter.invoke).parameters) & {"limit", "timeout"}
-            if hasattr(kind, "invoke"):
-                self._extras[kind] = known
+        known = frozenset(inspect.signature(adapter.invoke).parameters) & {"limit", "timeout"}
+        if hasattr(type(adapter), "invoke"):
+            self._extras[type(adapter)] = known
         return known
 
     def _failure(self, error: Exception, fault: Fault) -> Failure:

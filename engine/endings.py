@@ -59,6 +59,11 @@ def unfinished(target: Target, end: StreamEnd) -> ProviderStreamInterruptedError
     )
 
 
+def refused(target: Target, outcome: object) -> ValueError:
+    """The failure of an answer that its own provider does not let pass."""
+    return ValueError(f"{target.identity.described} judged its own answer {outcome!r}")
+
+
 def excluded(target: Target, reason: FilterReason, detail: str) -> Exclusion:
     """A provider that is not tried."""
     return Exclusion(target.provider_id, target.identity.name, reason, detail)

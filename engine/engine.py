@@ -33,6 +33,9 @@ from turnout.streaming import Reading, RouterStream, StreamRegistry
 
 #: How long close() gives threads once the calls have ended, where it was given no time itself.
 _CLOSE_SECONDS = 30.0
+_CLOSED = "the router is closed; build a new one"
+
+OnRestart = Callable[[StreamRestart], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +105,14 @@ class Engine:
         self,
         request: Any,
         call_type: CallType,
-        *,
         timeout: float | None,
         block: bool,
         failure_policy: StreamFailurePolicy,
-        on_restart: Callable[[StreamRestart], None] | None,
+        on_restart: OnRestart | None,
     ) -> InvocationFuture:
         """Queue an invocation. With ``block`` it waits for a place at the door, as long as ``timeout`` allows."""
-        plant = self._open_plant()
-        progress = self._progress(request, call_type, timeout, failure_policy, on_restart)
+        plant = self._plant or self._rebuilt()
+        progress = self._asked(request, call_type, timeout, failure_policy, on_restart)
         future = InvocationFuture(progress, plant.runtime.owns_this_thread, self._pending)
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
         try:
@@ -129,14 +131,13 @@ class Engine:
         self,
         request: Any,
         call_type: CallType,
-        *,
         timeout: float | None,
         failure_policy: StreamFailurePolicy,
-        on_restart: Callable[[StreamRestart], None] | None,
+        on_restart: OnRestart | None,
     ) -> Any:
         """Walk on the calling thread."""
-        plant = self._open_plant()
-        progress = self._progress(request, call_type, timeout, failure_policy, on_restart)
+        plant = self._plant or self._rebuilt()
+        progress = self._asked(request, call_type, timeout, failure_policy, on_restart)
         return plant.runtime.here(plant.execution.walk(progress), self._handed)
 
     def health_report(self) -> dict[str, ProviderHealthReport]:
@@ -195,14 +196,16 @@ class Engine:
         self._setup.rng.seed(os.urandom(16))
         return inherited
 
-    def _progress(
+    def _asked(
         self,
         request: Any,
         call_type: CallType,
         timeout: float | None,
         failure_policy: StreamFailurePolicy,
-        on_restart: Callable[[StreamRestart], None] | None,
+        on_restart: OnRestart | None,
     ) -> Progress:
+        if self._closed:
+            raise RouterClosedError(_CLOSED)
         clock = self._setup.clock
         return Progress(
             Invocation(
@@ -223,7 +226,7 @@ class Engine:
 
     def _open_plant(self) -> Plant:
         if self._closed:
-            raise RouterClosedError("the router is closed; build a new one")
+            raise RouterClosedError(_CLOSED)
         return self.plant
 
     def _rebuilt(self) -> Plant:
@@ -251,7 +254,7 @@ class Engine:
             target if target.max_concurrency is None else replace(target, lane=Lane(target.max_concurrency))
             for target in setup.targets
         )
-        execution = Execution(targets, health, ordering, ledger, setup.clock)
+        execution = Execution(targets, health, health.circuits, ordering, ledger, setup.clock)
         return Plant(
             runtime, health, ordering, ledger, execution, StreamRegistry(f"turnout-{setup.name}-streams")
         )

@@ -6,17 +6,20 @@ before the walk goes on to an answer, an error or the next provider.
 """
 
 import asyncio
+import math
 from collections.abc import Generator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from turnout.actors.health import Failed, Health, Succeeded, exclusion_detail
+from loguru import logger
+
+from turnout.actors.health import Circuits, Failed, Health, Succeeded, exclusion_detail
 from turnout.actors.ledger import Ledger
 from turnout.actors.ordering import Ordering
 from turnout.adapters.contract import NormalizedStream
-from turnout.calls import Attempt, CallType, FilterReason, Outcome, Reason
+from turnout.calls import Attempt, CallType, FilterReason, Outcome, Reason, Usage
 from turnout.clock import Clock
 from turnout.deadline import Limit
 from turnout.decisions.circuit import Circuit, State
@@ -27,16 +30,17 @@ from turnout.endings import (
     exhausted,
     failed_attempt,
     last_error,
+    refused,
     restart_of,
     so_far,
     unfinished,
 )
-from turnout.errors import DeadlineExceededError, NoEligibleProvidersError, named, told
+from turnout.errors import DeadlineExceededError, NoEligibleProvidersError, told
 from turnout.faults import FAULTS, Effect, Failure, Fault
 from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.policies.contract import RoutingContext
 from turnout.runtime.lane import Lane
-from turnout.runtime.steps import Ask, Await, Call, HandOver, Step, TakeLane
+from turnout.runtime.steps import Ask, Await, HandOver, Step, TakeLane
 
 _CONTEXTS = {call_type: RoutingContext(call_type) for call_type in CallType}
 _AWAITABLE = (CoroutineType, asyncio.Future)
@@ -62,6 +66,7 @@ class Execution:
 
     targets: tuple[Target, ...]
     health: Health
+    circuits: Circuits
     ordering: Ordering
     ledger: Ledger | None
     clock: Clock
@@ -84,9 +89,9 @@ class Execution:
             if target is None:
                 raise exhausted(progress)
             value = end = error = None
-            this = Try(target, reason, progress, self.health.snapshot.epoch, self.clock)
+            this = Try(target, reason, progress, self.circuits.snapshot.epoch, self.clock)
             try:
-                value = yield Call(target.invoke, invocation.request, this.limit, invocation.context.copy())
+                value = yield this
                 if isinstance(value, _AWAITABLE):
                     value = yield Await(value, this.limit, invocation.context)
                 if invocation.call_type is _STREAMING and isinstance(value, NormalizedStream):
@@ -117,7 +122,7 @@ class Execution:
     def _eligible(self, progress: Progress) -> list[Target]:
         """The providers that may be tried; those filtered out are noted with their reasons."""
         request = progress.invocation.request
-        snapshot = self.health.snapshot
+        snapshot = self.circuits.snapshot
         eligible: list[Target] = []
         for target in self.targets:
             refusal = target.refusal(request)
@@ -132,8 +137,9 @@ class Execution:
     def _next_target(self, remaining: list[Target], progress: Progress) -> Target | list[Lane] | None:
         """Take the first provider left that is not benched by now and has room. Where all that are left are full:
         their lanes."""
-        self._refuse_to_go_on(progress)
-        snapshot = self.health.snapshot
+        if progress.cut_reason is not None or progress.invocation.deadline.at != math.inf:
+            self._refuse_to_go_on(progress)
+        snapshot = self.circuits.snapshot
         full: list[Lane] = []
         index = 0
         while index < len(remaining):
@@ -155,58 +161,59 @@ class Execution:
         while True:
             limit = progress.under(Limit(progress.invocation.deadline.at, self.clock))
             won: Lane | None = yield TakeLane(lanes, limit)
-            if won is None:
-                self._refuse_to_go_on(progress, waiting_for="room at a provider")
-                continue
-            target = next(target for target in remaining if target.lane is won)
-            if self.health.snapshot.circuits[target.provider_id].admits(self.clock.monotonic()):
-                remaining.remove(target)
-                return target
-            won.give_back()
+            if won is not None:
+                target = next(target for target in remaining if target.lane is won)
+                if self._may_begin(target, progress):
+                    remaining.remove(target)
+                    return target
+                won.give_back()
+            self._refuse_to_go_on(progress, waiting_for="room at a provider")
             found = self._next_target(remaining, progress)
             if not isinstance(found, list):
                 return found
             lanes = found
+
+    def _may_begin(self, target: Target, progress: Progress) -> bool:
+        """Whether an attempt whose room was waited for is still to be made."""
+        if progress.cut_reason is not None or progress.invocation.deadline.expired():
+            return False
+        return self.health.snapshot.circuits[target.provider_id].admits(self.clock.monotonic())
 
     def _settled(self, this: Try, value: Any, end: StreamEnd | None, error: Exception | None) -> Settled:
         """Judge and record an attempt that is over: with ``error``, a stream's ``end``, or a whole answer."""
         target, progress = this.target, this.progress
         if error is not None:
             return self._failed(this, error, None)
+        outcome = _OK if end is None else stream_outcome(end)
+        if end is not None and outcome is Outcome.FAILED:
+            return self._failed(this, end.error or unfinished(target, end), end)
+        attempt = this.ended(self.clock.monotonic(), outcome, None, self._used(target, value), end)
         if end is None:
-            outcome, usage = _OK, target.usage(value)
-        else:
-            outcome, usage = stream_outcome(end), target.usage(value)
-            if outcome is Outcome.FAILED:
-                return self._failed(this, end.error or unfinished(target, end), end)
-        attempt = this.ended(self.clock.monotonic(), outcome, None, usage, end)
-        if end is None:
-            judged = self._judged(this, value, attempt)
-            if isinstance(judged, Settled):
-                return judged
-            attempt = judged
+            try:
+                outcome = target.assess(value, attempt)
+            except Exception as raised:
+                return self._failed(this, raised, None, Fault.TERMINAL)
+            if outcome is not _OK:
+                if outcome is not Outcome.DEGRADED:
+                    return self._failed(this, refused(target, outcome), None, Fault.INVALID_RESULT)
+                attempt = attempt._replace(outcome=outcome)
         self._record(attempt, progress)
         if outcome is Outcome.IGNORED:
             return _ANSWERED
         progress.answered_by = target.identity
-        snapshot = self.health.snapshot
+        snapshot = self.circuits.snapshot
         if snapshot.clean or snapshot.circuits[target.provider_id].clean:
             return _ANSWERED
         return Settled(_ANSWER, Succeeded(target.provider_id, this.epoch))
 
-    def _judged(self, this: Try, value: Any, attempt: Attempt) -> Attempt | Settled:
-        """The attempt as its provider judges its own answer; an answer that it refuses is a failure."""
+    @staticmethod
+    def _used(target: Target, value: Any) -> Usage | None:
         try:
-            outcome = this.target.assess(value, attempt)
+            return target.usage(value)
         except Exception as error:
-            return self._failed(this, error, None, Fault.TERMINAL)
-        if outcome is _OK:
-            return attempt
-        if outcome is Outcome.DEGRADED:
-            return attempt._replace(outcome=outcome)
-        who = named(this.target.identity.name, this.target.provider_id)
-        refused = ValueError(f"{who} judged its own answer {outcome!r}")
-        return self._failed(this, refused, None, Fault.INVALID_RESULT)
+            # An answer that was paid for is not lost because it could not be read for the ledger.
+            logger.debug("{}: what an answer used could not be read: {!r}", target.identity.described, error)
+            return None
 
     def _failed(
         self, this: Try, error: Exception, end: StreamEnd | None, fault: Fault | None = None
@@ -255,7 +262,8 @@ class Execution:
         progress.attempts.append(attempt)
         if self.ledger is not None:
             self.ledger.put(attempt)
-        self.ordering.observe(attempt)
+        if self.ordering.learns:
+            self.ordering.observe(attempt)
 
     def _benched(self, target: Target, circuit: Circuit, progress: Progress) -> bool:
         now = self.clock.monotonic()

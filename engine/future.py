@@ -26,6 +26,7 @@ class InvocationFuture(Future[Any]):
         self._progress = progress
         self._on_worker = on_worker
         self._pending = pending
+        self._answer: tuple[Any] | None = None
         self.ticket: Takeable | None = None
         pending[progress.invocation.key] = self
 
@@ -37,17 +38,17 @@ class InvocationFuture(Future[Any]):
         """The answer. A thread that waits without a timeout makes the call itself, if no worker has begun it: that
         saves two switches of thread. Ctrl-C then ends that call."""
         try:
-            if not self.done():
-                self._before_waiting(timeout)
-            return super().result(timeout)
+            if self._answer is None:
+                self._make_or_refuse(timeout)
+            # Once it is there, no lock is needed to see it.
+            return super().result(timeout) if self._answer is None else self._answer[0]
         finally:
             # An error raised here keeps this frame, and the future keeps the error: that would be a cycle.
             del self
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What was raised, or None; waits as ``result`` does."""
-        if not self.done():
-            self._before_waiting(timeout)
+        self._make_or_refuse(timeout)
         return super().exception(timeout)
 
     def cancel(self) -> bool:
@@ -66,6 +67,7 @@ class InvocationFuture(Future[Any]):
         try:
             if error is None:
                 self.set_result(value)
+                self._answer = (value,)
             else:
                 self.set_exception(error)
         except InvalidStateError:
@@ -76,13 +78,15 @@ class InvocationFuture(Future[Any]):
         """No longer pending: settled, or never queued."""
         self._pending.pop(self._progress.invocation.key, None)
 
-    def _before_waiting(self, timeout: float | None) -> None:
-        if timeout is None and self.ticket is not None and not self._on_worker():
+    def _make_or_refuse(self, timeout: float | None) -> None:
+        """Before waiting: make the call here, where that is allowed; refuse a wait that might never end."""
+        if self._on_worker():
+            if not self.done():
+                raise ReentrantCallError(
+                    "a worker of this router cannot wait for a future of the same router: it may be the one that "
+                    "should run it; use invoke() there, or add_done_callback()"
+                )
+        elif timeout is None and self.ticket is not None:
             task = self.ticket.take()
             if task is not None:
                 task()
-        elif self._on_worker():
-            raise ReentrantCallError(
-                "a worker of this router cannot wait for a future of the same router: it may be the one that should "
-                "run it; use invoke() there, or add_done_callback()"
-            )

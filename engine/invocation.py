@@ -25,6 +25,7 @@ from turnout.errors import Exclusion, FailedAttempt
 from turnout.faults import Failure
 from turnout.ids import id_text
 from turnout.runtime.lane import Lane
+from turnout.runtime.steps import Call
 
 #: Why a provider cannot take a request: a stable word, and a sentence. None where it can.
 Refusal = tuple[FilterReason, str] | None
@@ -108,20 +109,26 @@ class OpenedStream:
     restart: StreamRestart | None
 
 
-class Try:
-    """One physical try while it runs: what is known from its start, and how it becomes an Attempt."""
+class Try(Call):
+    """One physical try: the call that a driver is to make, what is known from its start, and how it becomes an
+    Attempt."""
 
-    __slots__ = ("began", "epoch", "limit", "progress", "reason", "started", "target")
+    __slots__ = ("began", "epoch", "progress", "reason", "started", "target")
 
     def __init__(self, target: Target, reason: Reason, progress: Progress, epoch: int, clock: Clock) -> None:
+        invocation = progress.invocation
         self.target = target
         self.reason = reason
         self.progress = progress
         self.epoch = epoch
         self.began = clock.wall()
-        self.started = clock.monotonic()
-        until = min(self.started + target.timeout_seconds, progress.invocation.deadline.at)
-        self.limit = progress.under(Limit(until, clock))
+        self.started = started = clock.monotonic()
+        self.function = target.invoke
+        self.request = invocation.request
+        # Each attempt has a copy of its own, so that one does not see what another set.
+        self.context = invocation.context.copy()
+        until, last = started + target.timeout_seconds, invocation.deadline.at
+        self.limit = progress.under(Limit(min(last, until), clock))
 
     def ended(
         self,

@@ -12,11 +12,11 @@ from turnout.adapters.built_in import SUPPORTED_PROTOCOLS, BuiltInAdapters
 from turnout.adapters.contract import NativeAdapter
 from turnout.adapters.native import Classifier, NativeCall, NativeProvider
 from turnout.adapters.openai_usage import usage_of
-from turnout.calls import ApiProtocol, CallVariant, Identity, StreamFailurePolicy, StreamRestart
+from turnout.calls import ApiProtocol, CallVariant, Identity, StreamFailurePolicy
 from turnout.client import RoutedClient
 from turnout.clock import Clock, SystemClock
 from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, StoreConfig, settings_of
-from turnout.engine import Engine, EngineStats, Setup
+from turnout.engine import Engine, EngineStats, OnRestart, Setup
 from turnout.errors import ConfigError, NoProvidersConfiguredError
 from turnout.future import InvocationFuture
 from turnout.invocation import Target
@@ -36,7 +36,6 @@ class Unset:
 UNSET: Final = Unset()
 
 Calls = CallVariant | Iterable[CallVariant]
-OnRestart = Callable[[StreamRestart], None]
 
 
 class ProviderRouter:
@@ -84,9 +83,7 @@ class ProviderRouter:
         built_in = BuiltInAdapters(workers.max_workers, clock)
         protocols = SUPPORTED_PROTOCOLS if supported_protocols is None else frozenset(supported_protocols)
         adapter_of = adapter_factory if adapter_factory is not None else built_in
-        natives = [
-            NativeProvider(config, adapter_of, usage_of, protocols, classify) for config in self._configs
-        ]
+        natives = [NativeProvider(config, adapter_of, protocols, classify) for config in self._configs]
         store, owns_store = _store_of(metrics_store)
         self._engine = Engine(
             Setup(
@@ -142,10 +139,12 @@ class ProviderRouter:
         return self._engine.submit(
             call,
             call.call_type,
-            timeout=self._bound(timeout),
-            block=block,
-            failure_policy=self._policy_for(stream_failure_policy),
-            on_restart=on_restart if on_restart is not None else self._on_restart,
+            self._timeout if timeout is None else _checked_timeout(timeout),
+            block,
+            self._failure_policy
+            if stream_failure_policy is None
+            else StreamFailurePolicy(stream_failure_policy),
+            self._on_restart if on_restart is None else on_restart,
         )
 
     def invoke(
@@ -164,9 +163,11 @@ class ProviderRouter:
         return self._engine.invoke(
             call,
             call.call_type,
-            timeout=self._bound(timeout),
-            failure_policy=self._policy_for(stream_failure_policy),
-            on_restart=on_restart if on_restart is not None else self._on_restart,
+            self._timeout if timeout is None else _checked_timeout(timeout),
+            self._failure_policy
+            if stream_failure_policy is None
+            else StreamFailurePolicy(stream_failure_policy),
+            self._on_restart if on_restart is None else on_restart,
         )
 
     async def ainvoke(
@@ -229,12 +230,6 @@ class ProviderRouter:
     def __repr__(self) -> str:
         ids = [config.provider_id for config in self._configs]
         return f"{type(self).__name__}(providers={ids}, metrics_scope={self._scope!r})"
-
-    def _bound(self, timeout: float | None) -> float | None:
-        return self._timeout if timeout is None else _checked_timeout(timeout)
-
-    def _policy_for(self, given: StreamFailurePolicy | None) -> StreamFailurePolicy:
-        return self._failure_policy if given is None else StreamFailurePolicy(given)
 
 
 def _checked(providers: Sequence[ProviderConfig | Mapping[str, Any]]) -> tuple[ProviderConfig, ...]:
@@ -301,7 +296,7 @@ def _target(native: NativeProvider) -> Target:
         native.invoke,
         native.classify,
         native.assess,
-        native.usage,
+        usage_of,
         config.timeout_seconds,
         config.max_concurrency,
     )

@@ -108,13 +108,13 @@ class Health:
     def __init__(self, providers: Sequence[Identity], thresholds: Thresholds, runtime: Runtime) -> None:
         self._providers = {provider.provider_id: provider for provider in providers}
         self._clock = runtime.clock
-        self._circuits = Circuits(providers, thresholds, runtime.clock)
+        self.circuits = Circuits(providers, thresholds, runtime.clock)
         # Outlives its thread: after close(), reports and resets still answer and late streams still report.
-        self.actor: ActorRef = runtime.actor("health", self._circuits, outlives=True)
+        self.actor: ActorRef = runtime.actor("health", self.circuits, outlives=True)
 
     @property
     def snapshot(self) -> HealthSnapshot:
-        return self._circuits.snapshot
+        return self.circuits.snapshot
 
     def report(self) -> dict[str, ProviderHealthReport]:
         """Every provider's health as it stands now, by provider id."""

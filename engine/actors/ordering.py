@@ -73,6 +73,7 @@ class Ordering:
         self._built_in = type(policy).__module__.startswith("turnout.policies.")
         self._missed = Tally()
         self._learning: Learning | None = None
+        self.learns = False
         self._asked: ActorRef | None = None
         self._observers: ActorRef | None = None
         self._fixed: Ranking = ConfiguredOrder()
@@ -81,6 +82,7 @@ class Ordering:
             return
         self._fixed = policy.ranking(providers)
         if policy.learns:
+            self.learns = True
             self._learning = Learning(policy, self._fixed)
             self._observers = runtime.actor("ordering", self._learning)
 

@@ -26,7 +26,7 @@ def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) ->
             if type(step) is HandOver:
                 return handed(walk, step)
             try:
-                if type(step) is Call:
+                if isinstance(step, Call):
                     value = step.context.run(step.function, step.request, step.limit)
                 else:
                     value = _performed_here(step, runtime)
@@ -123,6 +123,16 @@ class PooledWalk:
                 step = walk.send(value) if error is None else walk.throw(error)
                 value = error = None
                 match step:
+                    case Call():
+                        try:
+                            value = step.context.run(step.function, step.request, step.limit)
+                        except Exception as raised:
+                            error = raised
+                    case Ask():
+                        try:
+                            value = step.actor.ask(step.message)
+                        except Exception as raised:
+                            error = raised
                     case HandOver():
                         answer = self._handed(walk, step)
                         break
@@ -132,11 +142,6 @@ class PooledWalk:
                     case TakeLane():
                         self._park_for_lane(step)
                         return
-                    case Call() | Ask():
-                        try:
-                            value = _performed_here(step, self._runtime)
-                        except Exception as raised:
-                            error = raised
                     case _:
                         assert_never(step)
         except StopIteration as end:

@@ -17,7 +17,7 @@ and no worker is registered while it works. Whatever item a worker gets, it keep
 An idle counter with a timed ``get`` was seen to strand work; so was this without the debts, and with newborns that
 nobody had counted.
 
-A submitter that has nothing to do but wait may run its own task (``Ticket.take``), which saves two switches of
+A submitter that has nothing to do but wait may run its own task (``Item.take``), which saves two switches of
 thread: its item is then a dud, and the token that paid for it goes back at once. Workers pass duds over.
 """
 
@@ -35,12 +35,26 @@ from turnout.errors import RouterBusyError, RouterClosedError
 Task = Callable[[], None]
 
 
-class _Item(NamedTuple):
-    """``cell`` holds the task until somebody pops it, which only one can: ``list.pop`` is one step."""
+class Item(NamedTuple):
+    """A submitted task, for workers and for who waits for it. ``cell`` holds the task until somebody pops it, which
+    only one can: ``list.pop`` is one step."""
 
     cell: list[Task]
     paid: bool
     from_door: bool
+    pool: "WorkerPool"
+
+    def take(self) -> Task | None:
+        """The task, to be run by the caller, if no worker has begun it. The item is a dud from then on."""
+        try:
+            task = self.cell.pop()
+        except IndexError:
+            return None
+        if self.from_door:
+            self.pool._door.put(None)
+        if self.paid:
+            self.pool._idle.put(None)
+        return task
 
 
 def _nudge() -> None:
@@ -52,22 +66,6 @@ def _last() -> None:
     else beside it ends, and leaves it to the next."""
 
 
-class Ticket(NamedTuple):
-    """A submitted task, for who waits for it."""
-
-    item: _Item
-    pool: "WorkerPool"
-
-    def take(self) -> Task | None:
-        """The task, to be run by the caller, if no worker has begun it."""
-        try:
-            task = self.item.cell.pop()
-        except IndexError:
-            return None
-        self.pool._taken_back(self.item)
-        return task
-
-
 class WorkerPool:
     """Grows to ``max_workers``; at most ``max_queue`` tasks wait at the door."""
 
@@ -77,7 +75,7 @@ class WorkerPool:
         self._name = name
         self._idle_seconds = idle_seconds
         self._clock = clock
-        self._items: SimpleQueue[_Item] = SimpleQueue()
+        self._items: SimpleQueue[Item] = SimpleQueue()
         self._door: SimpleQueue[None] = SimpleQueue()
         self._idle: SimpleQueue[None] = SimpleQueue()
         self._unborn: SimpleQueue[None] = SimpleQueue()
@@ -86,6 +84,7 @@ class WorkerPool:
         self._max_queue = max_queue
         self._max_workers = max_workers
         self._threads: set[threading.Thread] = set()
+        self._idents: set[int] = set()
         self._closing = False
         # Held only by those who resize, against each other; no caller of a call meets it.
         self._resizing = threading.Lock()
@@ -108,13 +107,13 @@ class WorkerPool:
         """Tasks at the door that no worker has taken yet."""
         return self._max_queue - self._door.qsize()
 
-    def owns(self, thread: threading.Thread) -> bool:
-        return thread in self._threads
+    def owns_this_thread(self) -> bool:
+        return threading.get_ident() in self._idents
 
     def start(self) -> None:
         """Nothing to do: workers are born when work comes."""
 
-    def submit(self, task: Task, *, wait_seconds: float | None = 0.0) -> Ticket:
+    def submit(self, task: Task, *, wait_seconds: float | None = 0.0) -> Item:
         """Queue a task. Where the door is full, wait up to ``wait_seconds`` (None: as long as it takes) for a place.
 
         Raises ``RouterBusyError`` when no place came, ``RouterClosedError`` after ``stop``.
@@ -126,7 +125,7 @@ class WorkerPool:
         except Empty:
             self._wait_at_door(wait_seconds)
         try:
-            return Ticket(self._put(task, from_door=True), self)
+            return self._put(task, from_door=True)
         except BaseException:
             self._door.put(None)
             raise
@@ -147,7 +146,7 @@ class WorkerPool:
                 if not _taken(self._unborn):
                     self._retiring.put(None)
                     if _taken(self._idle):
-                        self._items.put(_Item([_nudge], True, False))
+                        self._items.put(Item([_nudge], True, False, self))
         for _ in range(min(change, self._items.qsize())):
             self._bear(registered=False)
 
@@ -155,7 +154,7 @@ class WorkerPool:
         """Let what is queued be done, then end every worker; the names of those still busy."""
         if not self._closing:
             self._closing = True
-            self._items.put(_Item([_last], False, False))
+            self._items.put(Item([_last], False, False, self))
         end = time.monotonic() + timeout_seconds
         for thread in list(self._threads):
             thread.join(max(end - time.monotonic(), 0.0))
@@ -172,18 +171,11 @@ class WorkerPool:
                 "or raise PoolConfig.max_queue"
             ) from None
 
-    def _put(self, task: Task, *, from_door: bool) -> _Item:
+    def _put(self, task: Task, *, from_door: bool) -> Item:
         paid = (_taken(self._idle) and not _taken(self._debts)) or self._bear(registered=True)
-        item = _Item([task], paid, from_door)
+        item = Item([task], paid, from_door, self)
         self._items.put(item)
         return item
-
-    def _taken_back(self, item: _Item) -> None:
-        """Account for an item that became a dud."""
-        if item.from_door:
-            self._door.put(None)
-        if item.paid:
-            self._idle.put(None)
 
     def _bear(self, *, registered: bool) -> bool:
         """Whether another worker could be had. ``registered``: it counts as idle, for an item that is on its way."""
@@ -206,9 +198,11 @@ class WorkerPool:
         return True
 
     def _work(self, registered: bool) -> None:
+        self._idents.add(threading.get_ident())
         try:
             self._work_on(registered)
         finally:
+            self._idents.discard(threading.get_ident())
             self._threads.discard(threading.current_thread())
         # Work that came between this worker's last look and its leaving found no idle worker and no place for another.
         if self._items.qsize() > self._closing:
@@ -230,7 +224,7 @@ class WorkerPool:
             if item.from_door:
                 self._door.put(None)
             if task is _last:
-                self._items.put(_Item([_last], False, False))
+                self._items.put(Item([_last], False, False, self))
                 # None is left where a waiting worker was handed it at once, as Python 3.13 does.
                 if self._items.qsize() <= 1:
                     break
@@ -241,7 +235,7 @@ class WorkerPool:
                 return
         self._unborn.put(None)
 
-    def _next(self, registered: bool) -> tuple[_Item | None, bool]:
+    def _next(self, registered: bool) -> tuple[Item | None, bool]:
         """The next item (None after ``idle_seconds`` without one), and whether this worker is registered as idle."""
         if not registered:
             try:
@@ -253,7 +247,7 @@ class WorkerPool:
         except Empty:
             return None, True
 
-    def _balance(self, item: _Item, registered: bool) -> None:
+    def _balance(self, item: Item, registered: bool) -> None:
         """Keep the count of idle workers; see the head of the file."""
         if item.paid and not _taken(self._debts):
             if not registered:

@@ -9,8 +9,13 @@ from turnout.runtime.contract import ActorRef
 from turnout.runtime.lane import Lane
 
 
-class Call(NamedTuple):
-    """Call ``function(request, limit)`` in ``context``; sent back: its value, or thrown: what it raised."""
+class Call:
+    """Call ``function(request, limit)`` in ``context``; sent back: its value, or thrown: what it raised.
+
+    A base for what knows more of the call: a healthy walk makes one object for it, not two.
+    """
+
+    __slots__ = ("context", "function", "limit", "request")
 
     function: Callable[[Any, Limit], Any]
     request: Any

@@ -1,6 +1,5 @@
 """The runtime made of threads."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +25,7 @@ class ThreadRuntime:
         self.workers = WorkerPool(
             self._prefix, max_workers=max_workers, max_queue=max_queue, idle_seconds=idle_seconds, clock=clock
         )
+        self.owns_this_thread = self.workers.owns_this_thread
         self.alarms = Timer(f"{self._prefix}-timer", clock)
         self.loop = EventLoop(f"{self._prefix}-loop")
 
@@ -53,6 +53,3 @@ class ThreadRuntime:
 
     def stop(self, timeout_seconds: float) -> None:
         self._supervisor.stop(timeout_seconds)
-
-    def owns_this_thread(self) -> bool:
-        return self.workers.owns(threading.current_thread())
