@@ -221,14 +221,14 @@ with Simulator([SimulatedProvider("a", Silence()), SimulatedProvider("b")]) as s
         policy=PreferencePolicy(), metrics_store=None,
     )
     def interrupt():
-        sim.wait_for(lambda: sim.total("a") == 1)
+        sim.wait_for(lambda: sim.total("a") == 1, 30)
         os.kill(os.getpid(), signal.SIGINT)
     threading.Thread(target=interrupt).start()
     try:
         router.invoke(chat(**({"stream": True} if stream else {})))
     except KeyboardInterrupt:
         print("interrupted")
-    sim.wait_for(lambda: sim.requests("a")[0].closed_at is not None)
+    sim.wait_for(lambda: sim.requests("a")[0].closed_at is not None, 30)
     print(sim.requests("a")[0].outcome, sim.total("b"))
     print(router.health_report()["a"].consecutive_failures)
     # The one place at a is free again, for a call of either kind.
@@ -251,7 +251,7 @@ with Simulator([SimulatedProvider("a", Stall(after_chunks=1)), SimulatedProvider
         policy=PreferencePolicy(), metrics_store=None, on_restart=lambda restart: None,
     )
     def interrupt():
-        sim.wait_for(lambda: sim.requests("a") and sim.requests("a")[0].chunks_sent == 1)
+        sim.wait_for(lambda: sim.requests("a") and sim.requests("a")[0].chunks_sent == 1, 30)
         os.kill(os.getpid(), signal.SIGINT)
     def read():
         with router.invoke(chat(stream=True)) as stream:
@@ -261,7 +261,7 @@ with Simulator([SimulatedProvider("a", Stall(after_chunks=1)), SimulatedProvider
         read()
     except KeyboardInterrupt:
         print("interrupted")
-    sim.wait_for(lambda: sim.requests("a")[0].closed_at is not None)
+    sim.wait_for(lambda: sim.requests("a")[0].closed_at is not None, 30)
     print(sim.requests("a")[0].outcome, sim.total("b"), router.stats().streams)
     print(router.health_report()["a"].consecutive_failures)
     sim.script("a", Answer(text="a again"))
