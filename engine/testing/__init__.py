@@ -2,5 +2,16 @@
 
 from turnout.testing.clock import ManualClock
 from turnout.testing.scripted import FINISHED, ScriptedAdapters, ScriptedCall, ScriptedStream
+from turnout.testing.stage import Stage
+from turnout.testing.stage_loop import SILENCE, Pause
 
-__all__ = ["FINISHED", "ManualClock", "ScriptedAdapters", "ScriptedCall", "ScriptedStream"]
+__all__ = [
+    "FINISHED",
+    "SILENCE",
+    "ManualClock",
+    "Pause",
+    "ScriptedAdapters",
+    "ScriptedCall",
+    "ScriptedStream",
+    "Stage",
+]

@@ -1,0 +1,292 @@
+"""The cast of a play on the stage: providers, callers and readers, all as chance has it.
+
+``play`` is the ``Play`` of ``test_interleavings.py``, which watches them.
+"""
+
+import math
+from collections.abc import Callable, Generator
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from turnout import (
+    Attempt,
+    CallType,
+    DeadlineExceededError,
+    Fault,
+    Outcome,
+    ProviderStreamInterruptedError,
+    RouteError,
+    RouterBusyError,
+    RouterStream,
+    StreamFailurePolicy,
+    StreamRestart,
+)
+from turnout.calls import Identity
+from turnout.deadline import Limit
+from turnout.faults import Failure
+from turnout.invocation import Target
+from turnout.testing import FINISHED, SILENCE, Pause, ScriptedStream
+
+FAULTS = [
+    *[Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.TIMEOUT, Fault.CONNECTION] * 3, Fault.AUTH, Fault.BAD_REQUEST,
+]  # fmt: skip
+
+Script = Generator[Any, Any, None]
+
+
+class ToldError(Exception):
+    """A provider's failure, which names its own fault."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.value)
+        self.fault = fault
+
+
+#: How a call may end for its caller.
+EXPECTED = (RouteError, ProviderStreamInterruptedError, ToldError, OSError, CancelledError, SystemExit)
+
+
+@dataclass(eq=False)
+class Asked:
+    """One request, and what is known of it. ``began`` and ``seen`` count events; a cancelled one was never seen."""
+
+    caller: str
+    key: int
+    call_type: CallType
+    began: int
+    sent: list[str] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    seen: int | None = None
+    resolved: int = 0
+    cancelled_at: float = math.inf
+
+
+@dataclass
+class Provider:
+    """Answers as chance has it."""
+
+    name: str
+    width: int | None
+    play: Any
+    in_flight: set[int] = field(default_factory=set)
+
+    def target(self) -> Target:
+        return Target(
+            identity=Identity(self.name, self.name),
+            provider_id=self.name,
+            refusal=lambda request: None,
+            invoke=self.invoke,
+            classify=self.classify,
+            assess=self.assess,
+            usage=lambda value: None,
+            timeout_seconds=10.0,
+            max_concurrency=self.width,
+        )
+
+    def invoke(self, asked: Asked, limit: Limit) -> Any:
+        play, rng = self.play, self.play.rng
+        asked.sent.append(self.name)
+        self.in_flight.add(asked.key)
+        play.claim(self.width is None or len(self.in_flight) <= self.width, f"{self.name} is over its width")
+        if rng.random() < 0.2:
+            return self.later(asked)
+        if rng.random() < 0.01:
+            raise SystemExit("a callback may raise anything")
+        return self.answer(asked)
+
+    async def later(self, asked: Asked) -> Any:
+        for _ in range(self.play.rng.randrange(4)):
+            await Pause()
+        if self.play.rng.random() < 0.2:
+            await SILENCE
+        return self.answer(asked)
+
+    def answer(self, asked: Asked) -> Any:
+        if self.play.rng.random() < self.play.weather:
+            raise self.failure()
+        return "answer" if asked.call_type is CallType.REGULAR else self.stream((asked.key, len(asked.sent)))
+
+    def failure(self) -> Exception:
+        return (
+            ToldError(self.play.rng.choice(FAULTS)) if self.play.rng.random() < 0.9 else OSError("a raw one")
+        )
+
+    def stream(self, of: tuple[int, int]) -> ScriptedStream:
+        rng = self.play.rng
+        chunks: list[Any] = [(*of, number) for number in range(rng.randrange(4))]
+        drawn = rng.random()
+        if drawn < self.play.weather:
+            return ScriptedStream([*chunks, self.failure()])
+        if drawn < self.play.weather + 0.2:
+            return ScriptedStream(chunks)
+        return ScriptedStream([*chunks, (*of, len(chunks)), FINISHED])
+
+    def assess(self, value: Any, attempt: Attempt) -> Outcome:
+        drawn = self.play.rng.random()
+        if drawn < 0.02:
+            raise ToldError(Fault.UNKNOWN)
+        return Outcome.INVALID if drawn < 0.05 else Outcome.DEGRADED if drawn < 0.1 else Outcome.OK
+
+    def classify(self, error: Exception) -> Failure:
+        if self.play.rng.random() < 0.02:
+            raise error
+        return Failure(error.fault if isinstance(error, ToldError) else Fault.UNKNOWN, str(error))
+
+
+class Callers:
+    """What callers do, drawn anew at every turn."""
+
+    def __init__(self, play: Any) -> None:
+        self.play = play
+
+    def caller(self, name: str) -> Script:
+        for _ in range(self.play.rng.randint(3, 8)):
+            yield from self.play.rng.choice(
+                [
+                    self.submits,
+                    self.submits,
+                    self.invokes,
+                    self.invokes,
+                    self.cancels,
+                    self.resets_health,
+                    self.lets_time_pass,
+                ]
+            )(name)
+
+    def begin(self, name: str, door: Callable[..., Any], call_type: CallType) -> tuple[Asked, Any, "Reader"]:
+        rng = self.play.rng
+        asked = Asked(name, self.play.keys(), call_type, len(self.play.stage.trace))
+        self.play.asked[asked.key] = asked
+        reader = Reader(self.play, asked)
+        regular_timeout = rng.choice([None, None, 1.0, 20.0])
+        more: dict[str, Any] = {"block": rng.random() < 0.3} if door == self.play.engine.submit else {}
+        future = door(
+            asked,
+            call_type,
+            timeout=regular_timeout if call_type is CallType.REGULAR else rng.choice([3.0, 30.0]),
+            failure_policy=rng.choice([StreamFailurePolicy.RAISE, *[StreamFailurePolicy.RESTART] * 3]),
+            on_restart=rng.choice([None, *[reader.restarted] * 2]),
+            **more,
+        )
+        self.play.futures[asked.key] = future
+        future.add_done_callback(lambda future: setattr(asked, "resolved", asked.resolved + 1))
+        return asked, future, reader
+
+    def submits(self, name: str) -> Script:
+        begun = []
+        # Whoever holds a stream unread, and waits for another call meanwhile, may be in its own way.
+        call_types = self.play.rng.choice(
+            [[CallType.STREAMING], [CallType.REGULAR] * self.play.rng.randint(1, 3)]
+        )
+        for call_type in call_types:
+            with suppress(RouterBusyError, DeadlineExceededError):
+                begun.append(self.begin(name, self.play.engine.submit, call_type))
+            yield
+        for asked, future, reader in begun:
+            yield from self.awaits(asked, future, reader)
+
+    def invokes(self, name: str) -> Script:
+        yield from self.awaits(
+            *self.begin(name, self.play.engine.invoke, self.play.rng.choice(list(CallType)))
+        )
+
+    def awaits(self, asked: Asked, future: "Future[Any]", reader: "Reader") -> Script:
+        try:
+            answer = yield future
+        except EXPECTED:
+            pass
+        else:
+            if isinstance(answer, RouterStream):
+                if self.play.rng.random() < 0.2:
+                    self.play.stage.caller(f"{asked.caller} closes", reader.closes(answer))
+                yield from reader.reads(answer)
+        asked.seen = len(self.play.stage.trace)
+
+    def cancels(self, name: str) -> Script:
+        try:
+            asked, future, reader = self.begin(
+                name, self.play.engine.submit, self.play.rng.choice(list(CallType))
+            )
+        except (RouterBusyError, DeadlineExceededError):
+            return
+        for _ in range(self.play.rng.randrange(12)):
+            yield
+        if future.cancel():
+            asked.cancelled_at = self.play.stage.clock.monotonic()
+        else:
+            yield from self.awaits(asked, future, reader)
+
+    def resets_health(self, name: str) -> Script:
+        provider = self.play.rng.choice([None, *self.play.providers])
+        before = len(self.play.stage.trace)
+        self.play.resetting += 1
+        self.play.engine.reset_health(provider)
+        self.play.resetting -= 1
+        self.play.resets.append((provider, before, len(self.play.stage.trace)))
+        yield
+
+    def lets_time_pass(self, name: str) -> Script:
+        self.play.stage.clock.advance(self.play.rng.choice([0.5, 5.0, 30.0, 60.0, 60.0]))
+        yield
+
+
+class Reader:
+    """Reads one stream, and expects one whole answer or an error."""
+
+    def __init__(self, play: Any, asked: Asked) -> None:
+        self.play = play
+        self.asked = asked
+        self.chunks: list[tuple[int, int, int]] = []
+        self.closed = False
+
+    def restarted(self, restart: StreamRestart) -> None:
+        self.play.claim(restart.chunks_yielded == len(self.chunks), "a restart says how much to discard")
+        self.chunks.clear()
+        if self.play.rng.random() < 0.1:
+            raise ToldError(Fault.UNKNOWN)
+
+    def reads(self, stream: RouterStream) -> Script:
+        whole = False
+        while not whole:
+            yield
+            if self.play.rng.random() < 0.1:
+                break
+            try:
+                self.chunks.append(next(stream))
+            except StopIteration:
+                whole = True
+            except EXPECTED:
+                break
+        self.close(stream, by_reader=True)
+        if self.chunks:
+            last = self.chunks[-1]
+            assert self.chunks == [(*last[:2], n) for n in range(len(self.chunks))], "two answers were joined"
+        if whole and not self.closed:
+            assert self.chunks, "an empty answer is none"
+            assert self.asked.attempts[-1].outcome is Outcome.OK, "the end of an answer that was not whole"
+
+    def closes(self, stream: RouterStream) -> Script:
+        for _ in range(self.play.rng.randrange(6)):
+            yield
+        self.close(stream)
+
+    def close(self, stream: RouterStream, *, by_reader: bool = False) -> None:
+        self.closed = self.closed or not by_reader
+        stream.close()
+
+
+class Cast:
+    """All of them, for a test file that cannot import this one."""
+
+    asked = Asked
+    provider = Provider
+    callers = Callers
+
+
+@pytest.fixture
+def cast() -> Cast:
+    return Cast()

@@ -1,0 +1,268 @@
+"""What must hold however actors, workers, timer, providers and callers interleave.
+
+Each seed is one order of events, and one draw of faults, that plays again exactly.
+
+``TURNOUT_SEEDS=100000`` plays that many; ``TURNOUT_SEEDS=417-417`` plays one again.
+"""
+
+import math
+import os
+import random
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from loguru import logger
+
+from turnout import Attempt, Fault, Outcome, PreferencePolicy, RoundRobinPolicy
+from turnout.calls import Identity
+from turnout.config import HealthConfig, LedgerConfig, PoolConfig
+from turnout.decisions.circuit import State
+from turnout.engine import Engine, Setup
+from turnout.ids import TimeOrderedIds, id_text
+from turnout.policies.contract import OrderingPolicy, Policy
+from turnout.testing import Stage
+
+SEEDS = 500
+BATCH = 250
+COOLDOWN = 60.0
+#: What a caller may know of a provider: for how long it is then left alone.
+LEFT_ALONE = {Fault.RATE_LIMIT: COOLDOWN, Fault.AUTH: math.inf}
+
+
+class Whim:
+    """A custom policy, in the form that is asked."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def order(self, eligible: Sequence[Identity], context: Any) -> list[Identity]:
+        return self._rng.sample(eligible, self._rng.randint(1, len(eligible)))
+
+
+class Rows:
+    """A store that keeps rows in the order of their coming, and fails now and then."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rows: list[Any] = []
+        self._rng = rng
+
+    def record_attempts(self, rows: Sequence[Any]) -> None:
+        if self._rng.random() < 0.1:
+            raise OSError("the disk is away")
+        self.rows += rows
+
+    def query_recent(self, **filters: Any) -> list[Any]:
+        return self.rows
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class Play:
+    """A few callers, providers and faults, drawn from a seed, and everything that was seen of them."""
+
+    def __init__(self, stage: Stage, cast: Any) -> None:
+        self.stage = stage
+        # Apart from the stage's own chance: what happens, and in which order, are drawn separately.
+        self.rng = rng = random.Random(-1 - stage.seed)
+        self.weather = rng.choice([0.1, 0.3, 0.6])
+        self.providers = {
+            name: cast.provider(name, rng.choice([None, 1, 1, 2]), self)
+            for name in "abc"[: rng.randint(1, 3)]
+        }
+        self.asked: dict[int, Any] = {}
+        self.futures: dict[int, Future[Any]] = {}
+        self.recorded: list[Attempt] = []
+        self.resets: list[tuple[str | None, int, int]] = []
+        self.wrong: list[str] = []
+        self.store = Rows(rng)
+        # Gives the keys that the engine gives, at the same instants.
+        self.keys = TimeOrderedIds(stage.clock, random.Random(stage.seed))
+        self.engine = self._engine()
+        self.history = {0: self.engine.plant.health.snapshot}
+        self.closings: list[tuple[str, int]] = []
+        self.resetting = 0
+        self._witness_records()
+        stage.watch(self._look)
+
+    def _engine(self) -> Engine:
+        stage, rng = self.stage, self.rng
+        policies: list[Policy | OrderingPolicy] = [RoundRobinPolicy(), PreferencePolicy(), Whim(rng)]
+        return Engine(
+            Setup(
+                name="stage",
+                targets=tuple(provider.target() for provider in self.providers.values()),
+                policy=rng.choice(policies),
+                health=HealthConfig(failure_threshold=2),
+                pool=PoolConfig(),
+                ledger=LedgerConfig(),
+                store=self.store,
+                owns_store=False,
+                metrics_scope="stage",
+                clock=stage.clock,
+                rng=random.Random(stage.seed),
+                close_targets=lambda: None,
+                runtime=lambda: stage,
+            )
+        )
+
+    def _witness_records(self) -> None:
+        ledger = self.engine.plant.ledger
+        assert ledger is not None
+        put = ledger.put
+
+        def witnessed(attempt: Attempt) -> None:
+            asked = self.asked[attempt.invocation_key]
+            asked.attempts.append(attempt)
+            self.recorded.append(attempt)
+            self.providers[attempt.provider_id].in_flight.discard(asked.key)
+            self.claim(
+                len(asked.attempts) == len(asked.sent) == attempt.number,
+                "an attempt is recorded once, at its end",
+            )
+            self.claim(asked.sent[-1:] == [attempt.provider_id], "an attempt is recorded with who made it")
+            self.claim(
+                _began(self, attempt) <= asked.cancelled_at + 1e-6,
+                "an attempt was begun for a cancelled call",
+            )
+            put(attempt)
+
+        ledger.put = witnessed  # type: ignore[method-assign]
+
+    def claim(self, holds: bool, what: str) -> None:
+        """Say what must hold where a failed assertion would be taken for a provider's own failure."""
+        if not holds:
+            self.wrong.append(what)
+
+    def _look(self) -> None:
+        """After every event."""
+        assert not self.wrong, self.wrong
+        plant = self.engine.plant
+        for target in plant.execution.targets:
+            if target.lane is not None:
+                assert target.lane.free <= target.lane.width, f"{target.provider_id} has a token too many"
+        if plant.health.snapshot.epoch not in self.history:
+            before = self.history[plant.health.snapshot.epoch - 1]
+            self.history[plant.health.snapshot.epoch] = plant.health.snapshot
+            for name, circuit in plant.health.snapshot.circuits.items():
+                was = before.circuits[name]
+                if was.state is State.OPEN and circuit.state is State.CLOSED and not self.resetting:
+                    self.closings.append((name, was.since))
+
+
+def play(seed: int, cast: Any) -> Play:
+    """One play from the first event to the closed engine, with everything that must hold."""
+    with Stage(seed, max_workers=1 + seed % 3, max_queue=2 + seed % 7) as stage:
+        this = Play(stage, cast)
+        callers = cast.callers(this)
+        for name in ("Ada", "Ben", "Cleo")[: 1 + seed % 3]:
+            stage.caller(name, callers.caller(name))
+        stage.run()
+        while not this.engine.flush(1.0):
+            continue
+        everything_ended(this)
+        records_are_exact(this)
+        nobody_was_asked_while_benched(this)
+        late_successes_prove_nothing(this)
+        what_a_caller_has_seen_its_next_call_knows(this)
+        this.engine.close(None)
+        assert stage.unfinished == []
+    return this
+
+
+def everything_ended(this: Play) -> None:
+    assert this.stage.unfinished == []
+    stats = this.engine.stats()
+    assert (stats.pending, stats.queued, stats.workers, stats.streams) == (0, 0, 0, 0)
+    for key, future in this.futures.items():
+        assert future.done()
+        assert this.asked[key].resolved == 1
+    for target in this.engine.plant.execution.targets:
+        if target.lane is not None:
+            assert target.lane.free == target.lane.width, f"{target.provider_id} has lost a token"
+    assert not any(provider.in_flight for provider in this.providers.values())
+
+
+def records_are_exact(this: Play) -> None:
+    assert [row.attempt_id for row in this.store.rows] == [id_text(attempt.key) for attempt in this.recorded]
+    for asked in this.asked.values():
+        assert [attempt.provider_id for attempt in asked.attempts] == asked.sent
+        assert [attempt.number for attempt in asked.attempts] == [*range(1, len(asked.sent) + 1)]
+
+
+def nobody_was_asked_while_benched(this: Play) -> None:
+    for attempt in this.recorded:
+        circuit = this.history[attempt.epoch].circuits[attempt.provider_id]
+        assert circuit.admits(_began(this, attempt) + 1e-6), f"{attempt} began on a bench"
+
+
+def late_successes_prove_nothing(this: Play) -> None:
+    good = (Outcome.OK, Outcome.DEGRADED)
+    for name, since in this.closings:
+        assert any(
+            attempt.outcome in good and attempt.epoch >= since
+            for attempt in this.recorded
+            if attempt.provider_id == name
+        ), f"{name} closed without a success that began since it opened"
+
+
+def what_a_caller_has_seen_its_next_call_knows(this: Play) -> None:
+    for earlier in this.asked.values():
+        for seen in earlier.attempts:
+            left_alone = LEFT_ALONE.get(seen.fault) if seen.fault else None
+            if earlier.seen is None or left_alone is None:
+                continue
+            until = _began(this, seen) + left_alone - 1e-6
+            for later in this.asked.values():
+                if later.caller != earlier.caller or later.began < earlier.seen:
+                    continue
+                again = [a for a in later.attempts if a.by == seen.by and _began(this, a) < until]
+                if again and not _reset_between(this, seen.provider_id, earlier, later):
+                    raise AssertionError(f"{later.caller} saw {seen}, and its next call made {again}")
+
+
+def _reset_between(this: Play, provider_id: str, earlier: Any, later: Any) -> bool:
+    end = math.inf if later.seen is None else later.seen
+    return any(
+        name in (None, provider_id) and after >= earlier.began and before <= end
+        for name, before, after in this.resets
+    )
+
+
+def _began(this: Play, attempt: Attempt) -> float:
+    return attempt.began - (this.stage.clock.wall() - this.stage.clock.monotonic())
+
+
+def seeds() -> tuple[int, int]:
+    asked = os.environ.get("TURNOUT_SEEDS", str(SEEDS))
+    first, _, last = asked.partition("-")
+    return (int(first), int(last) + 1) if last else (0, int(first))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "batch" in metafunc.fixturenames:
+        first, end = seeds()
+        metafunc.parametrize(
+            "batch",
+            [range(at, min(at + BATCH, end)) for at in range(first, end, BATCH)],
+            ids=lambda batch: f"{batch.start}-{batch.stop - 1}",
+        )
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logger.disable("turnout")
+    yield
+    logger.enable("turnout")
+
+
+def test_every_interleaving_keeps_its_promises(batch: range, cast: Any) -> None:
+    for seed in batch:
+        play(seed, cast)
+
+
+def test_a_seed_plays_the_same_events_again(cast: Any) -> None:
+    for seed in range(20):
+        assert play(seed, cast).stage.trace == play(seed, cast).stage.trace
