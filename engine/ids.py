@@ -28,5 +28,5 @@ class TimeOrderedIds:
 
 def id_text(identity: int) -> str:
     """The usual text of an identity."""
-    digits = f"{identity:032x}"
+    digits = identity.to_bytes(16, "big").hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

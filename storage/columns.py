@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from turnout.errors import StorageError
+from turnout.storage.attempts import AttemptRows
 from turnout.storage.filters import EPOCH, MICROSECOND
 from turnout.storage.rows import Row
 
@@ -39,6 +40,8 @@ _NUMBERS: Final = frozenset(
 
 def column(rows: Sequence[Row], name: str) -> list[Any]:
     """One value a row. Times are microseconds since 1970 UTC; a number that is not finite raises ``StorageError``."""
+    if isinstance(rows, AttemptRows):
+        return rows.column(name)
     values: list[Any] = list(map(_GETTERS[name], rows))
     if name == "started_at":
         return [(moment - EPOCH) // MICROSECOND for moment in values]
@@ -49,6 +52,9 @@ def column(rows: Sequence[Row], name: str) -> list[Any]:
 
 def labelled(rows: Sequence[Row]) -> tuple[list[int], list[tuple[Any, ...]]]:
     """For each row the place of its combination of ``LABELS`` in the list of combinations, and that list."""
+    if isinstance(rows, AttemptRows):
+        kinds, firsts = rows.kinds()
+        return kinds, [_labels_of(row) for row in firsts]
     places: dict[tuple[Any, ...], int] = {}
     place = places.setdefault
     return [place(labels, len(places)) for labels in map(_labels_of, rows)], list(places)

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from turnout.calls import Attempt, BillingState, Outcome, Usage
+from turnout.calls import Attempt, BillingState, Outcome
 from turnout.ids import id_text
 
-_NO_USAGE: Final = Usage()
+_OK: Final = Outcome.OK
 _UNKNOWN_COST: Final = BillingState.UNKNOWN.value
 _SUCCESS: Final = {
     outcome: None if outcome is Outcome.IGNORED else outcome in (Outcome.OK, Outcome.DEGRADED)
@@ -52,34 +52,37 @@ class Row(NamedTuple):
 
 def row_of(attempt: Attempt, metrics_scope: str) -> Row:
     """The row of an attempt. What came from outside is made storable here, so that no row can cost its batch."""
-    by, usage = attempt.by, attempt.usage or _NO_USAGE
+    by, usage, outcome, fault = attempt.by, attempt.usage, attempt.outcome, attempt.fault
     latency = attempt.elapsed_seconds if attempt.stream_opened is None else attempt.first_seconds
-    return Row(
-        id_text(attempt.key),
-        id_text(attempt.invocation_key),
-        attempt.number,
-        attempt.reason.value,
-        datetime.fromtimestamp(attempt.began, UTC),
-        metrics_scope,
-        by.provider_id,
-        by.name,
-        by.model,
-        by.protocol,
-        attempt.call_type.value,
-        _SUCCESS[attempt.outcome],
-        attempt.outcome.value,
-        None if attempt.fault is None else attempt.fault.value,
-        attempt.stream_opened,
-        None if latency is None else latency * 1000.0,
-        attempt.elapsed_seconds * 1000.0,
-        attempt.queue_seconds * 1000.0,
-        _count(usage.input_tokens),
-        _count(usage.cached_tokens),
-        _count(usage.output_tokens),
-        None,
-        _UNKNOWN_COST,
-        attempt.http_status,
-        None if attempt.error_code is None else _storable(attempt.error_code),
+    # `_value_` is what `value` gives by way of a descriptor in Python; this runs for every attempt.
+    return Row._make(
+        (
+            id_text(attempt.key),
+            id_text(attempt.invocation_key),
+            attempt.number,
+            attempt.reason._value_,
+            datetime.fromtimestamp(attempt.began, UTC),
+            metrics_scope,
+            by.provider_id,
+            by.name,
+            by.model,
+            by.protocol,
+            attempt.call_type._value_,
+            True if outcome is _OK else _SUCCESS[outcome],
+            outcome._value_,
+            None if fault is None else fault._value_,
+            attempt.stream_opened,
+            None if latency is None else latency * 1000.0,
+            attempt.elapsed_seconds * 1000.0,
+            attempt.queue_seconds * 1000.0,
+            None if usage is None else count_of(usage.input_tokens),
+            None if usage is None else count_of(usage.cached_tokens),
+            None if usage is None else count_of(usage.output_tokens),
+            None,
+            _UNKNOWN_COST,
+            attempt.http_status,
+            None if attempt.error_code is None else _storable(attempt.error_code),
+        )
     )
 
 
@@ -88,6 +91,6 @@ def _storable(text: str) -> str:
     return text[:_LONGEST_CODE].replace("\0", "").encode("utf-8", "replace").decode()
 
 
-def _count(tokens: int | None) -> int | None:
+def count_of(tokens: int | None) -> int | None:
     """A count that a provider reported, if it can be one."""
     return tokens if tokens is not None and 0 <= tokens <= _LARGEST_COUNT else None

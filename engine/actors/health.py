@@ -86,7 +86,7 @@ class Circuits(Rests):
                 after = after_failure(before, failure, began, epoch, now, self._thresholds)
             case Succeeded(provider_id, began):
                 before = self.snapshot.circuits[provider_id]
-                after = after_success(before, began, epoch)
+                after = after_success(before, began)
             case Reset(provider_ids):
                 self._publish(dict.fromkeys(provider_ids, Circuit(since=epoch)))
                 return None

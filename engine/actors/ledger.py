@@ -12,8 +12,8 @@ from turnout.clock import Clock
 from turnout.errors import RouterBusyError, RouterClosedError, StorageDriverMissingError, told
 from turnout.runtime.contract import ActorRef, Runtime
 from turnout.runtime.tally import Tally
+from turnout.storage.attempts import AttemptRows
 from turnout.storage.contract import MetricsStore
-from turnout.storage.rows import Row, row_of
 
 #: After so many ticks without a row the writer sleeps until it is rung.
 _QUIET_TICKS: Final = 20
@@ -78,7 +78,7 @@ class Writer:
         self._clock = clock
         self._closes_store = closes_store
         self._retry_wait = _growing_waits()
-        self._pending: list[Row] = []
+        self._pending: list[Attempt] = []
         self._quiet = 0
         self._failures = 0
         self._try_at = 0.0
@@ -143,7 +143,7 @@ class Writer:
             except Empty:
                 break
             if len(self._pending) < self._max_rows and self.keeps:
-                self._pending.append(row_of(attempt, self._scope))
+                self._pending.append(attempt)
             elif self.keeps:
                 self._overflow()
         self.held = len(self._pending)
@@ -161,7 +161,7 @@ class Writer:
     def _write(self) -> bool:
         """Write what waits; whether none is left."""
         while self._pending:
-            rows = self._pending[: self._batch_rows * _PILED_BATCHES]
+            rows = AttemptRows(self._pending[: self._batch_rows * _PILED_BATCHES], self._scope)
             try:
                 self._store.record_attempts(rows)
             except Exception as error:
@@ -170,7 +170,7 @@ class Writer:
             self._succeeded(rows)
         return True
 
-    def _succeeded(self, rows: list[Row]) -> None:
+    def _succeeded(self, rows: AttemptRows) -> None:
         del self._pending[: len(rows)]
         self.held = len(self._pending)
         self.written += len(rows)

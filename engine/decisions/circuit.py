@@ -99,12 +99,11 @@ def after_failure(
     return _opened(circuit, failure, cooldown, epoch, now)
 
 
-def after_success(circuit: Circuit, began_epoch: int, epoch: int) -> Circuit:
+def after_success(circuit: Circuit, began_epoch: int) -> Circuit:
     """The circuit after a successful attempt that began in ``began_epoch``."""
     if circuit.state is State.DISABLED or (circuit.state is State.OPEN and began_epoch < circuit.since):
         return circuit
-    if circuit.state is State.OPEN:
-        return Circuit(since=epoch)
+    # `since` stays: a failure that began beside this success, after the bench, is news of its own and not late.
     return Circuit(since=circuit.since)
 
 

@@ -31,7 +31,7 @@ def test_the_third_counted_failure_opens() -> None:
 
 def test_a_success_between_failures_starts_the_count_anew() -> None:
     twice = failed(failed(CLEAN, Fault.TIMEOUT), Fault.TIMEOUT)
-    again = after_success(twice, 99, 100)
+    again = after_success(twice, 99)
     assert again.clean
     assert failed(failed(again, Fault.TIMEOUT), Fault.TIMEOUT).state is State.CLOSED
 
@@ -44,7 +44,7 @@ def test_refused_credentials_disable_whatever_the_time() -> None:
     circuit = failed(CLEAN, Fault.AUTH)
     assert circuit.state is State.DISABLED
     assert not circuit.admits(1e12)
-    assert after_success(circuit, 101, 102) is circuit
+    assert after_success(circuit, 101) is circuit
 
 
 def test_a_lapsed_bench_admits_and_one_failure_more_opens_again() -> None:
@@ -67,15 +67,22 @@ def test_failures_in_flight_when_it_opened_count_once_together() -> None:
 
 def test_a_late_success_neither_closes_nor_shortens() -> None:
     circuit = failed(CLEAN, Fault.RATE_LIMIT, epoch=10)
-    assert after_success(circuit, 5, 11) is circuit
+    assert after_success(circuit, 5) is circuit
 
 
 def test_a_success_that_began_after_it_opened_closes_it() -> None:
     circuit = failed(CLEAN, Fault.RATE_LIMIT, epoch=10)
-    closed = after_success(circuit, 10, 11)
+    closed = after_success(circuit, 10)
     assert closed.state is State.CLOSED
     assert not closed.outage
-    assert closed.since == 11
+    assert closed.since == 10
+
+
+def test_a_rate_limit_beside_the_success_that_closed_a_circuit_is_not_late() -> None:
+    opened = failed(CLEAN, Fault.RATE_LIMIT, epoch=10)
+    closed = after_success(opened, 10)
+    again = failed(closed, Fault.RATE_LIMIT, now=61, began=10, epoch=12)
+    assert again.state is State.OPEN
 
 
 def test_a_new_cooldown_never_shortens_a_longer_one() -> None:
@@ -108,7 +115,7 @@ def test_over_any_history_a_bench_only_ends_by_time_or_by_a_success_that_began_s
         began = max(epoch - 1 - lateness, 0)
         before = circuit
         if fault is None:
-            circuit = after_success(before, began, epoch)
+            circuit = after_success(before, began)
         else:
             circuit = after_failure(before, Failure(fault), began, epoch, now, RULES)
         if before.state is State.DISABLED:

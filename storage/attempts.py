@@ -1,0 +1,108 @@
+"""Attempts as rows: one by one for those who read them so, and by columns for stores that are quick about it."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final, overload
+
+from turnout.calls import Attempt
+from turnout.ids import id_text
+from turnout.storage.rows import Row, count_of, row_of
+
+_MICROSECONDS: Final = 1_000_000
+
+
+class AttemptRows(Sequence[Row]):
+    """The rows of some attempts of one metrics scope. A row is made when it is asked for.
+
+    A column is made from all attempts at once, which takes a third of the time that rows take on the way.
+    """
+
+    def __init__(self, attempts: Sequence[Attempt], metrics_scope: str) -> None:
+        self._attempts = attempts
+        self._scope = metrics_scope
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> "AttemptRows": ...
+    def __getitem__(self, place: int | slice) -> "Row | AttemptRows":
+        if isinstance(place, slice):
+            return AttemptRows(self._attempts[place], self._scope)
+        return row_of(self._attempts[place], self._scope)
+
+    def column(self, name: str) -> list[Any]:
+        """One value a row, as ``turnout.storage.columns.column`` gives it."""
+        make = _COLUMNS.get(name)
+        return [getattr(row, name) for row in self] if make is None else make(self._fields)
+
+    def kinds(self) -> tuple[list[int], list[Row]]:
+        """For each row the number of its kind, and one row of each kind: rows of a kind differ only in what
+        ``column`` gives at once."""
+        numbers: dict[tuple[Any, ...], int] = {}
+        number = numbers.setdefault
+        fields = self._fields
+        # Identities and members of an Enum are told apart by what they are, not by a hash that Python computes.
+        told_apart = zip(
+            fields["number"],
+            map(id, fields["reason"]),
+            map(id, fields["by"]),
+            map(id, fields["call_type"]),
+            map(id, fields["outcome"]),
+            map(id, fields["fault"]),
+            fields["stream_opened"],
+            fields["http_status"],
+            fields["error_code"],
+            strict=True,
+        )
+        places = [number(kind, len(numbers)) for kind in told_apart]
+        firsts: dict[int, Row] = {}
+        for kind in range(len(numbers)):
+            firsts[kind] = self[places.index(kind)]
+        return places, list(firsts.values())
+
+    @cached_property
+    def _fields(self) -> dict[str, Sequence[Any]]:
+        return dict(zip(Attempt._fields, zip(*self._attempts, strict=True), strict=True))
+
+
+Fields = dict[str, Sequence[Any]]
+
+
+def _milliseconds(name: str) -> Callable[[Fields], list[Any]]:
+    return lambda fields: [seconds * 1000.0 for seconds in fields[name]]
+
+
+def _latency(fields: Fields) -> list[float | None]:
+    return [
+        whole * 1000.0 if opened is None else None if first is None else first * 1000.0
+        for whole, opened, first in zip(
+            fields["elapsed_seconds"], fields["stream_opened"], fields["first_seconds"], strict=True
+        )
+    ]
+
+
+def _began(fields: Fields) -> list[int]:
+    return [int(began) * _MICROSECONDS + round(began % 1.0 * _MICROSECONDS) for began in fields["began"]]
+
+
+def _tokens(name: str) -> Callable[[Fields], list[Any]]:
+    return lambda fields: [
+        None if usage is None else count_of(getattr(usage, name)) for usage in fields["usage"]
+    ]
+
+
+_COLUMNS: Final[dict[str, Callable[[Fields], list[Any]]]] = {
+    "attempt_id": lambda fields: [id_text(key) for key in fields["key"]],
+    "invocation_id": lambda fields: [id_text(key) for key in fields["invocation_key"]],
+    "started_at": _began,
+    "latency_ms": _latency,
+    "total_duration_ms": _milliseconds("elapsed_seconds"),
+    "queue_ms": _milliseconds("queue_seconds"),
+    "input_tokens": _tokens("input_tokens"),
+    "cached_tokens": _tokens("cached_tokens"),
+    "output_tokens": _tokens("output_tokens"),
+    "cost_usd": lambda fields: [None] * len(fields["key"]),
+}

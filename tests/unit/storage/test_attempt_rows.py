@@ -1,0 +1,80 @@
+"""Rows made by columns are the rows made one by one."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnout.calls import Attempt, CallType, Identity, Outcome, Reason, Usage
+from turnout.faults import Fault
+from turnout.storage.attempts import AttemptRows
+from turnout.storage.columns import COLUMNS, LABELS, column, labelled
+from turnout.storage.duckdb import DuckDBMetricsStore
+from turnout.storage.memory import MemoryMetricsStore
+from turnout.storage.rows import row_of
+from turnout.storage.sqlite import SQLiteMetricsStore
+
+SCOPE = "scope"
+IDENTITIES = [
+    Identity("a", "A", "m", "openai_chat"),
+    Identity("b", "B"),
+    Identity("a", "A", "m", "openai_chat"),
+]
+seconds = st.floats(0, 1e6, allow_nan=False)
+usages = st.builds(Usage, *[st.none() | st.integers(-5, 2**40)] * 3)
+attempts = st.builds(
+    Attempt,
+    key=st.integers(0, 2**128 - 1),
+    invocation_key=st.integers(0, 2**128 - 1),
+    number=st.integers(1, 4),
+    reason=st.sampled_from(Reason),
+    by=st.sampled_from(IDENTITIES),
+    call_type=st.sampled_from(CallType),
+    began=st.floats(0, 4e9, allow_nan=False),
+    elapsed_seconds=seconds,
+    queue_seconds=seconds,
+    outcome=st.sampled_from(Outcome),
+    epoch=st.integers(0, 9),
+    fault=st.none() | st.sampled_from(Fault),
+    http_status=st.none() | st.sampled_from([400, 429, 500]),
+    error_code=st.none() | st.text(max_size=4),
+    first_seconds=st.none() | seconds,
+    stream_opened=st.sampled_from([None, True, False]),
+    usage=st.none() | usages,
+)
+
+
+@given(st.lists(attempts, min_size=1, max_size=12))
+def test_every_column_made_at_once_equals_that_of_the_rows(some: list[Attempt]) -> None:
+    at_once, rows = AttemptRows(some, SCOPE), [row_of(attempt, SCOPE) for attempt in some]
+    assert list(at_once) == rows
+    for name in COLUMNS:
+        if name not in LABELS:
+            assert column(at_once, name) == column(rows, name), name
+    places, labels = labelled(at_once)
+    wanted_places, wanted = labelled(rows)
+    assert [labels[place] for place in places] == [wanted[place] for place in wanted_places]
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite", "memory"])
+def test_every_store_keeps_attempts_as_it_keeps_their_rows(kind: str, tmp_path: Path) -> None:
+    made: dict[str, Any] = {
+        "duckdb": lambda: DuckDBMetricsStore(tmp_path / "metrics.duckdb"),
+        "sqlite": lambda: SQLiteMetricsStore(tmp_path / "metrics.sqlite"),
+        "memory": MemoryMetricsStore,
+    }
+    some = [
+        Attempt(
+            2**100 + number, 2**100, number, Reason.PRIMARY, IDENTITIES[number % 2], CallType.REGULAR,
+            1_700_000_000.123456 + number, 0.25, 0.0, Outcome.OK, 0, usage=Usage(1, None, 3),
+        )
+        for number in range(1, 40)
+    ]  # fmt: skip
+    store = made[kind]()
+    store.record_attempts(AttemptRows(some, SCOPE))
+    found = store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC))
+    store.close()
+    assert found == [row_of(attempt, SCOPE) for attempt in some]
