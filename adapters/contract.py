@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar
 
-from turnout.calls import Attempt, Outcome, Usage
+from turnout.calls import Attempt, Outcome
 from turnout.deadline import Limit
 from turnout.faults import Failure
 
@@ -78,11 +78,3 @@ class NormalizedStream(ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-@runtime_checkable
-class Measures(Protocol):
-    """A provider that can read from its answers what they used."""
-
-    def usage(self, result: Any) -> Usage | None:
-        """What a whole answer, or a stream that ended, says it used; None where it does not."""

@@ -30,7 +30,10 @@ class NativeCall(NamedTuple):
         """The caller's variants, checked. Raises a ``CallError`` before any provider is contacted."""
         variants: dict[ApiProtocol, CallVariant] = {}
         call_type: CallType | None = None
-        for variant in (calls,) if isinstance(calls, CallVariant) else calls:
+        given = (calls,) if isinstance(calls, CallVariant) else calls
+        if not isinstance(given, Iterable):
+            raise NoCallVariantError(f"CallVariants were expected, not {type(calls).__name__}")
+        for variant in given:
             if not isinstance(variant, CallVariant):
                 raise NoCallVariantError(f"a CallVariant was expected, not {type(variant).__name__}")
             if "model" in variant.arguments:
@@ -80,23 +83,24 @@ class NativeProvider:
         return self.config.name
 
     def supports(self, request: NativeCall) -> bool:
-        return self.refusal(request) is None
+        """Whether this provider can take the call, as far as that can be told without making it."""
+        return (
+            self._never is None
+            and self._protocol in request.variants
+            and (self._keyed or self.config.has_key())
+        )
 
-    def refusal(self, request: NativeCall) -> tuple[FilterReason, str] | None:
-        """Why this provider cannot take the call, or None where it can."""
+    def why_not(self, request: NativeCall) -> tuple[FilterReason, str]:
+        """Why it cannot."""
         if self._never is not None:
             return self._never
+        config = self.config
         if self._protocol not in request.variants:
             return FilterReason.NO_MATCHING_VARIANT, f"the call has no variant for {self._protocol.value}"
-        config = self.config
-        if not self._keyed and not config.has_key():
-            where = (
-                f"the environment variable {config.api_key_env} is empty"
-                if config.api_key_env
-                else "none is set"
-            )
-            return FilterReason.MISSING_API_KEY, f"no API key: {where}; set api_key or api_key_env"
-        return None
+        where = "none is set"
+        if config.api_key_env:
+            where = f"the environment variable {config.api_key_env} is empty"
+        return FilterReason.MISSING_API_KEY, f"no API key: {where}; set api_key or api_key_env"
 
     def invoke(self, request: NativeCall, deadline: Limit) -> Any:
         """The native call through the adapter, which is given the limit, or its seconds, where it takes them."""
@@ -114,7 +118,7 @@ class NativeProvider:
 
     def classify(self, error: Exception) -> Failure:
         if self._classifier is not None and (fault := self._classifier(error)) is not None:
-            return self._failure(error, fault)
+            return self._failure(error, Fault(fault))
         return self._failure(error, error.fault if isinstance(error, ProviderError) else Fault.UNKNOWN)
 
     def assess(self, result: Any, attempt: Attempt) -> Outcome:

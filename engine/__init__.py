@@ -1,13 +1,14 @@
 """turnout gets an LLM call answered: over interchangeable providers, with every attempt recorded."""
 
 from turnout.actors.health import ProviderHealthReport
-from turnout.adapters.contract import NormalizedStream
+from turnout.adapters.contract import NativeAdapter, NormalizedStream
 from turnout.calls import (
     ApiProtocol,
     Attempt,
     CallType,
     CallVariant,
     FilterReason,
+    Identity,
     Outcome,
     Reason,
     Report,
@@ -16,6 +17,7 @@ from turnout.calls import (
     Usage,
 )
 from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, StoreConfig
+from turnout.engine import EngineStats
 from turnout.errors import (
     CallError,
     ConfigError,
@@ -23,6 +25,7 @@ from turnout.errors import (
     DuplicateCallVariantProtocolError,
     Exclusion,
     FailedAttempt,
+    InvalidCallError,
     InvalidOperationArgumentsError,
     MissingApiKeyError,
     MixedCallTypeError,
@@ -53,12 +56,13 @@ from turnout.errors import (
 )
 from turnout.faults import Failure, Fault
 from turnout.future import InvocationFuture
-from turnout.policies.contract import RoutingContext
+from turnout.policies.contract import OrderingPolicy, Policy, Ranking, RoutingContext
 from turnout.policies.preference import PreferencePolicy
 from turnout.policies.round_robin import RoundRobinPolicy
 from turnout.router import UNSET, ProviderRouter
 from turnout.storage.contract import MetricsStore
 from turnout.storage.duckdb import DuckDBMetricsStore
+from turnout.storage.memory import MemoryMetricsStore
 from turnout.storage.rows import Row
 from turnout.storage.sqlite import SQLiteMetricsStore
 from turnout.streaming import RouterStream
@@ -74,24 +78,31 @@ __all__ = [
     "DeadlineExceededError",
     "DuckDBMetricsStore",
     "DuplicateCallVariantProtocolError",
+    "EngineStats",
     "Exclusion",
     "FailedAttempt",
     "Failure",
     "Fault",
     "FilterReason",
     "HealthConfig",
+    "Identity",
+    "InvalidCallError",
     "InvalidOperationArgumentsError",
     "InvocationFuture",
     "LedgerConfig",
+    "MemoryMetricsStore",
     "MetricsStore",
     "MissingApiKeyError",
     "MixedCallTypeError",
     "ModelArgumentConflictError",
+    "NativeAdapter",
     "NoCallVariantError",
     "NoEligibleProvidersError",
     "NoProvidersConfiguredError",
     "NormalizedStream",
+    "OrderingPolicy",
     "Outcome",
+    "Policy",
     "PoolConfig",
     "PreferencePolicy",
     "ProviderConfig",
@@ -104,6 +115,7 @@ __all__ = [
     "ProviderSDKNotInstalledError",
     "ProviderStreamInterruptedError",
     "ProviderTimeoutError",
+    "Ranking",
     "Reason",
     "ReentrantCallError",
     "Report",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from turnout.errors import Exclusion, named
+from turnout.errors import Exclusion, InvalidCallError, named
 from turnout.faults import Fault
 from turnout.ids import id_text
 
@@ -25,6 +25,14 @@ class CallType(StrEnum):
     STREAMING = "streaming"
 
 
+def _member(kind: type[StrEnum], value: str, field: str) -> StrEnum:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(member.value for member in kind)
+        raise InvalidCallError(f"{field} must be one of {known}, not {value!r}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class CallVariant:
     """The native call for one protocol.
@@ -41,9 +49,11 @@ class CallVariant:
     def __post_init__(self) -> None:
         # Plain strings do as well, as everywhere.
         if type(self.protocol) is not ApiProtocol:
-            object.__setattr__(self, "protocol", ApiProtocol(self.protocol))
+            object.__setattr__(self, "protocol", _member(ApiProtocol, self.protocol, "protocol"))
         if type(self.call_type) is not CallType:
-            object.__setattr__(self, "call_type", CallType(self.call_type))
+            object.__setattr__(self, "call_type", _member(CallType, self.call_type, "call_type"))
+        if not isinstance(self.arguments, Mapping):
+            raise InvalidCallError(f"arguments must be a mapping, not {type(self.arguments).__name__}")
 
 
 class Outcome(StrEnum):

@@ -24,10 +24,6 @@ class Deadline:
             return cls(math.inf, clock)
         return cls(clock.monotonic() + timeout_seconds, clock, timeout_seconds)
 
-    @property
-    def bounded(self) -> bool:
-        return self.at != math.inf
-
     def remaining(self) -> float:
         """Seconds left, never negative and never infinite, so that a socket takes it as a timeout."""
         if self.at == math.inf:

@@ -237,8 +237,16 @@ class Engine:
             return self._plant
 
     def _built(self) -> Plant:
+        runtime = self._setup.runtime()
+        try:
+            return self._built_on(runtime)
+        except BaseException:
+            # A policy may refuse these providers: the threads that started before it was asked must not stay.
+            runtime.stop(1.0)
+            raise
+
+    def _built_on(self, runtime: Runtime) -> Plant:
         setup = self._setup
-        runtime = setup.runtime()
         identities = [target.identity for target in setup.targets]
         health = Health(identities, Thresholds(**setup.health.model_dump()), runtime)
         ordering = Ordering(setup.policy, identities, runtime)

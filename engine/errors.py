@@ -6,6 +6,7 @@
     │   ├── NoProvidersConfiguredError
     │   └── UnsupportedProtocolError
     ├── CallError                                the call is malformed; no provider was contacted (also a ValueError)
+    │   ├── InvalidCallError
     │   ├── NoCallVariantError
     │   ├── ModelArgumentConflictError
     │   ├── DuplicateCallVariantProtocolError
@@ -64,6 +65,10 @@ class UnsupportedProtocolError(ConfigError):
 
 class CallError(TurnoutError, ValueError):
     """The call cannot be routed as the caller wrote it; no provider was contacted."""
+
+
+class InvalidCallError(CallError):
+    """A field of a variant has a value that it cannot have."""
 
 
 class NoCallVariantError(CallError):

@@ -35,7 +35,7 @@ from turnout.endings import (
     so_far,
     unfinished,
 )
-from turnout.errors import DeadlineExceededError, NoEligibleProvidersError, told
+from turnout.errors import DeadlineExceededError, Exclusion, NoEligibleProvidersError, told
 from turnout.faults import FAULTS, Effect, Failure, Fault
 from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.policies.contract import RoutingContext
@@ -49,15 +49,13 @@ _OK, _STREAMING, _ANSWER = Outcome.OK, CallType.STREAMING, Next.ANSWER
 
 
 class Settled(NamedTuple):
-    """What an attempt that is over means: what follows, what its circuit's owner must know first, and the stream that
-    broke with it."""
+    """What an attempt that is over means: what follows, what its circuit's owner must know before anyone may see the
+    attempt, and the stream that broke with it."""
 
     next: Next
+    attempt: Attempt
     news: Failed | Succeeded | None = None
     broken: Broken | None = None
-
-
-_ANSWERED = Settled(Next.ANSWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,9 @@ class Execution:
                 error = raised
             except BaseException:
                 # Closed from outside, or an interrupt: nobody's success or failure.
-                self._record(this.ended(self.clock.monotonic(), Outcome.IGNORED), progress)
+                if isinstance(value, NormalizedStream):
+                    value.close()
+                progress.show(self._recorded(this.ended(self.clock.monotonic(), Outcome.IGNORED)))
                 raise
             finally:
                 if target.lane is not None:
@@ -112,6 +112,7 @@ class Execution:
             error = None
             if settled.news is not None:
                 self.health.announce((yield Ask(self.health.actor, settled.news)))
+            progress.show(settled.attempt)
             if settled.next is _ANSWER:
                 return value if end is None else None
             if settled.next is not Next.FAIL_OVER:
@@ -125,14 +126,22 @@ class Execution:
         snapshot = self.circuits.snapshot
         eligible: list[Target] = []
         for target in self.targets:
-            refusal = target.refusal(request)
+            refusal = self._refusal(target, request)
             if refusal is not None:
-                progress.exclusions.append(excluded(target, *refusal))
+                progress.exclusions.append(refusal)
             elif snapshot.clean or not self._benched(target, snapshot.circuits[target.provider_id], progress):
                 eligible.append(target)
         if not eligible:
             raise NoEligibleProvidersError(progress.exclusions)
         return eligible
+
+    @staticmethod
+    def _refusal(target: Target, request: Any) -> Exclusion | None:
+        try:
+            return None if target.supports(request) else excluded(target, *target.why_not(request))
+        except Exception as error:
+            # That provider's failure, not the route's.
+            return excluded(target, FilterReason.UNSUPPORTED, f"supports raised {told(error)}")
 
     def _next_target(self, remaining: list[Target], progress: Progress) -> Target | list[Lane] | None:
         """Take the first provider left that is not benched by now and has room. Where all that are left are full:
@@ -181,7 +190,7 @@ class Execution:
 
     def _settled(self, this: Try, value: Any, end: StreamEnd | None, error: Exception | None) -> Settled:
         """Judge and record an attempt that is over: with ``error``, a stream's ``end``, or a whole answer."""
-        target, progress = this.target, this.progress
+        target = this.target
         if error is not None:
             return self._failed(this, error, None)
         outcome = _OK if end is None else stream_outcome(end)
@@ -197,14 +206,11 @@ class Execution:
                 if outcome is not Outcome.DEGRADED:
                     return self._failed(this, refused(target, outcome), None, Fault.INVALID_RESULT)
                 attempt = attempt._replace(outcome=outcome)
-        self._record(attempt, progress)
-        if outcome is Outcome.IGNORED:
-            return _ANSWERED
-        progress.answered_by = target.identity
+        self._recorded(attempt)
         snapshot = self.circuits.snapshot
-        if snapshot.clean or snapshot.circuits[target.provider_id].clean:
-            return _ANSWERED
-        return Settled(_ANSWER, Succeeded(target.provider_id, this.epoch))
+        if outcome is Outcome.IGNORED or snapshot.clean or snapshot.circuits[target.provider_id].clean:
+            return Settled(_ANSWER, attempt)
+        return Settled(_ANSWER, attempt, Succeeded(target.provider_id, this.epoch))
 
     @staticmethod
     def _used(target: Target, value: Any) -> Usage | None:
@@ -228,13 +234,13 @@ class Execution:
                 outcome = Outcome.INVALID
             case _:
                 outcome = Outcome.FAILED
-        self._record(this.ended(self.clock.monotonic(), outcome, failure, None, end), progress)
+        attempt = self._recorded(this.ended(self.clock.monotonic(), outcome, failure, None, end))
         progress.failed.append(failed_attempt(target, failure, error))
         tells = FAULTS[failure.fault].effect is not Effect.NONE
         news = Failed(target.provider_id, this.epoch, failure) if tells else None
         broken = None if end is None else Broken(target.identity, end.chunks, error)
         seen = None if end is None else so_far(progress, end)
-        return Settled(after_attempt(outcome, failure.fault, seen), news, broken)
+        return Settled(after_attempt(outcome, failure.fault, seen), attempt, news, broken)
 
     def _last_word(self, follows: Next, progress: Progress) -> BaseException:
         """What the caller is told where the walk ends without an answer."""
@@ -258,12 +264,12 @@ class Execution:
             return Failure(Fault.TERMINAL, f"classify did not return a Failure for {told(error)}")
         return failure
 
-    def _record(self, attempt: Attempt, progress: Progress) -> None:
-        progress.attempts.append(attempt)
+    def _recorded(self, attempt: Attempt) -> Attempt:
         if self.ledger is not None:
             self.ledger.put(attempt)
         if self.ordering.learns:
             self.ordering.observe(attempt)
+        return attempt
 
     def _benched(self, target: Target, circuit: Circuit, progress: Progress) -> bool:
         now = self.clock.monotonic()

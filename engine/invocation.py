@@ -27,8 +27,10 @@ from turnout.ids import id_text
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Call
 
-#: Why a provider cannot take a request: a stable word, and a sentence. None where it can.
-Refusal = tuple[FilterReason, str] | None
+_OK = Outcome.OK
+
+#: Why a provider cannot take a request: a stable word, and a sentence.
+Refusal = tuple[FilterReason, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Target:
 
     identity: Identity
     provider_id: str
-    refusal: Callable[[Any], Refusal]
+    supports: Callable[[Any], bool]
+    why_not: Callable[[Any], Refusal]
     invoke: Callable[[Any, Limit], Any]
     classify: Callable[[Exception], Failure]
     assess: Callable[[Any, Attempt], Outcome]
@@ -87,6 +90,12 @@ class Progress:
         if self.cut_reason is not None:
             limit.cut(self.cut_reason)
         return limit
+
+    def show(self, attempt: Attempt) -> None:
+        """From now on the report has it: whoever sees it there must find its provider's health as it left it."""
+        self.attempts.append(attempt)
+        if attempt.outcome is _OK or attempt.outcome is Outcome.DEGRADED:
+            self.answered_by = attempt.by
 
     def report(self) -> Report:
         return Report(

@@ -35,6 +35,9 @@ class Unset:
 
 UNSET: Final = Unset()
 
+#: Idle connections kept for each provider, unless the pool is larger; enough for a pool that is resized later.
+_KEPT_CONNECTIONS: Final = 128
+
 Calls = CallVariant | Iterable[CallVariant]
 
 
@@ -62,7 +65,7 @@ class ProviderRouter:
         pool: PoolConfig | Mapping[str, Any] | None = None,
         metrics_store: MetricsStore | StoreConfig | Mapping[str, Any] | Unset | None = UNSET,
         ledger: LedgerConfig | Mapping[str, Any] | None = None,
-        stream_failure_policy: StreamFailurePolicy = StreamFailurePolicy.RESTART,
+        stream_failure_policy: StreamFailurePolicy | str = StreamFailurePolicy.RESTART,
         on_restart: OnRestart | None = None,
         classify: Classifier | None = None,
         adapter_factory: Callable[[ProviderConfig], NativeAdapter] | None = None,
@@ -71,16 +74,16 @@ class ProviderRouter:
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        if not metrics_scope.strip():
-            raise ConfigError("metrics_scope must not be blank")
+        if not isinstance(metrics_scope, str) or not metrics_scope.strip() or not metrics_scope.isprintable():
+            raise ConfigError("metrics_scope must be a printable text that is not blank")
         self._configs = _checked(providers)
         self._scope = metrics_scope
         self._on_restart = on_restart
-        self._failure_policy = StreamFailurePolicy(stream_failure_policy)
+        self._failure_policy = _checked_policy(stream_failure_policy)
         self._timeout = _checked_timeout(default_timeout_seconds)
         clock = clock if clock is not None else SystemClock()
         workers = settings_of(PoolConfig, pool)
-        built_in = BuiltInAdapters(workers.max_workers, clock)
+        built_in = BuiltInAdapters(max(workers.max_workers, _KEPT_CONNECTIONS), clock)
         protocols = SUPPORTED_PROTOCOLS if supported_protocols is None else frozenset(supported_protocols)
         adapter_of = adapter_factory if adapter_factory is not None else built_in
         natives = [NativeProvider(config, adapter_of, protocols, classify) for config in self._configs]
@@ -127,12 +130,13 @@ class ProviderRouter:
         *,
         timeout: float | None = None,
         block: bool = False,
-        stream_failure_policy: StreamFailurePolicy | None = None,
+        stream_failure_policy: StreamFailurePolicy | str | None = None,
         on_restart: OnRestart | None = None,
     ) -> InvocationFuture:
         """Queue a call for the worker pool; the future has the SDK's own answer, or a ``RouterStream``.
 
-        ``timeout`` seconds bound the whole invocation, its time in the queue too. Where the queue is full it raises
+        ``timeout`` seconds bound the whole invocation up to an answer or a stream's first content, its time in the
+        queue too. Where the queue is full it raises
         ``RouterBusyError``; with ``block`` it waits for a place within the timeout.
         """
         call = NativeCall.of(calls)
@@ -141,9 +145,7 @@ class ProviderRouter:
             call.call_type,
             self._timeout if timeout is None else _checked_timeout(timeout),
             block,
-            self._failure_policy
-            if stream_failure_policy is None
-            else StreamFailurePolicy(stream_failure_policy),
+            self._failure_policy if stream_failure_policy is None else _checked_policy(stream_failure_policy),
             self._on_restart if on_restart is None else on_restart,
         )
 
@@ -152,7 +154,7 @@ class ProviderRouter:
         calls: Calls,
         *,
         timeout: float | None = None,
-        stream_failure_policy: StreamFailurePolicy | None = None,
+        stream_failure_policy: StreamFailurePolicy | str | None = None,
         on_restart: OnRestart | None = None,
     ) -> Any:
         """Call on this very thread and give back the SDK's own answer, or a ``RouterStream``.
@@ -164,9 +166,7 @@ class ProviderRouter:
             call,
             call.call_type,
             self._timeout if timeout is None else _checked_timeout(timeout),
-            self._failure_policy
-            if stream_failure_policy is None
-            else StreamFailurePolicy(stream_failure_policy),
+            self._failure_policy if stream_failure_policy is None else _checked_policy(stream_failure_policy),
             self._on_restart if on_restart is None else on_restart,
         )
 
@@ -175,7 +175,7 @@ class ProviderRouter:
         calls: Calls,
         *,
         timeout: float | None = None,
-        stream_failure_policy: StreamFailurePolicy | None = None,
+        stream_failure_policy: StreamFailurePolicy | str | None = None,
         on_restart: OnRestart | None = None,
     ) -> Any:
         """``submit`` for async code: awaits the answer. Cancelling the awaiting task cuts the call."""
@@ -243,6 +243,14 @@ def _checked(providers: Sequence[ProviderConfig | Mapping[str, Any]]) -> tuple[P
     return configs
 
 
+def _checked_policy(policy: StreamFailurePolicy | str) -> StreamFailurePolicy:
+    try:
+        return StreamFailurePolicy(policy)
+    except ValueError:
+        known = ", ".join(member.value for member in StreamFailurePolicy)
+        raise ConfigError(f"stream_failure_policy must be one of {known}, not {policy!r}") from None
+
+
 def _checked_timeout(timeout: float | None) -> float | None:
     if timeout is None:
         return None
@@ -292,7 +300,8 @@ def _target(native: NativeProvider) -> Target:
     return Target(
         Identity(config.provider_id, config.name, config.model, config.protocol.value),
         config.provider_id,
-        native.refusal,
+        native.supports,
+        native.why_not,
         native.invoke,
         native.classify,
         native.assess,

@@ -14,6 +14,7 @@ from turnout.runtime.contract import ActorRef, Runtime
 from turnout.runtime.tally import Tally
 from turnout.storage.attempts import AttemptRows
 from turnout.storage.contract import MetricsStore
+from turnout.traces import trace_of
 
 #: After so many ticks without a row the writer sleeps until it is rung.
 _QUIET_TICKS: Final = 20
@@ -189,7 +190,7 @@ class Writer:
             self.held = 0
         elif self._failures == 1:
             logger.warning("the ledger cannot be written ({}); calls go on, rows wait", self.failing)
-            logger.opt(exception=error).debug("why the ledger cannot be written")
+            logger.debug("why the ledger cannot be written:\n{}", trace_of(error))
         else:
             logger.debug("the ledger still cannot be written: {}", self.failing)
 

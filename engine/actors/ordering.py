@@ -8,13 +8,14 @@ from typing import Any, Protocol, TypeVar
 from loguru import logger
 
 from turnout.calls import Attempt, Identity
-from turnout.errors import ReentrantCallError
+from turnout.errors import ConfigError, ReentrantCallError
 from turnout.policies.contract import OrderingPolicy, Policy, Ranked, RankedT, Ranking, RoutingContext
 from turnout.policies.preference import ConfiguredOrder
 from turnout.runtime.actor import Rests
 from turnout.runtime.contract import ActorRef, Runtime
 from turnout.runtime.steps import Ask, Step
 from turnout.runtime.tally import Tally
+from turnout.traces import trace_of
 
 
 class Identified(Ranked, Protocol):
@@ -80,6 +81,10 @@ class Ordering:
         if isinstance(policy, OrderingPolicy):
             self._asked = runtime.actor("ordering", Asked(policy))
             return
+        if not callable(getattr(policy, "ranking", None)):
+            raise ConfigError(
+                f"policy {type(policy).__name__} is none: it needs order(eligible, context); see OrderingPolicy"
+            )
         self._fixed = policy.ranking(providers)
         if policy.learns:
             self.learns = True
@@ -130,8 +135,8 @@ class Ordering:
             logger.debug("the policy raised again: {!r}", error)
             return
         self._warned = True
-        logger.opt(exception=error).warning(
-            "the policy raised; providers are tried in configured order instead"
+        logger.warning(
+            "the policy raised; providers are tried in configured order instead:\n{}", trace_of(error)
         )
 
 

@@ -10,6 +10,7 @@ from loguru import logger
 from turnout.clock import Clock
 from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError, TurnoutError
 from turnout.runtime.mailbox import Mailbox
+from turnout.traces import trace_of
 
 #: How long an ask waits by default. An owner answers in microseconds; this bounds what should never happen.
 ASK_SECONDS: Final = 30.0
@@ -131,8 +132,8 @@ class Actor:
             self._handle(envelope)
         try:
             self._behaviour.ended()
-        except Exception:
-            logger.exception("{} failed while ending", self.name)
+        except Exception as error:
+            logger.error("{} failed while ending:\n{}", self.name, trace_of(error))
         self._ended = True
         self._baton.put(None)
         # What was put between the drain above and the flag has nobody else to serve it.
@@ -144,15 +145,15 @@ class Actor:
         except Exception as raised:
             value, error = None, raised
             if envelope.reply is None or not isinstance(raised, TurnoutError):
-                logger.opt(exception=raised).error("{} could not handle a message", self.name)
+                logger.error("{} could not handle a message:\n{}", self.name, trace_of(raised))
         if envelope.reply is not None:
             envelope.reply.put((value, error))
 
     def _next_rest(self) -> float | None:
         try:
             return self._behaviour.rest()
-        except Exception:
-            logger.exception("{} failed between messages; it goes on", self.name)
+        except Exception as error:
+            logger.error("{} failed between messages; it goes on:\n{}", self.name, trace_of(error))
             return 1.0
 
     def _all_waiting(self) -> list[Envelope]:

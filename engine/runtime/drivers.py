@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from turnout.runtime.contract import Alarmed, Runtime
 from turnout.runtime.lane import Claim, Lane, enrol
-from turnout.runtime.steps import Ask, Await, Call, HandOver, Step, TakeLane, Walk
+from turnout.runtime.steps import Ask, Await, Call, HandOver, TakeLane, Walk
 
 #: Makes what the caller gets of a step that is handed over and of the walk that goes on behind it.
 Handed = Callable[[Walk, HandOver], Any]
@@ -23,7 +23,7 @@ def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) ->
     try:
         step = walk.send(news)
         while True:
-            if type(step) is HandOver:
+            if isinstance(step, HandOver):
                 return handed(walk, step)
             try:
                 if isinstance(step, Call):
@@ -41,18 +41,14 @@ def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) ->
         raise
 
 
-def _performed_here(step: Step, runtime: Runtime) -> Any:
+def _performed_here(step: Ask | Await | TakeLane, runtime: Runtime) -> Any:
     match step:
-        case Call():
-            return step.context.run(step.function, step.request, step.limit)
         case Ask():
             return step.actor.ask(step.message)
         case Await():
             return _awaited_here(step, runtime)
         case TakeLane():
             return _lane_here(step, runtime)
-        case HandOver():
-            raise AssertionError("a hand-over is not performed")
         case _:
             assert_never(step)
 

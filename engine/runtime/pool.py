@@ -21,16 +21,18 @@ A submitter that has nothing to do but wait may run its own task (``Item.take``)
 thread: its item is then a dud, and the token that paid for it goes back at once. Workers pass duds over.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from loguru import logger
 
 from turnout.clock import Clock
-from turnout.errors import RouterBusyError, RouterClosedError
+from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError
+from turnout.traces import trace_of
 
 Task = Callable[[], None]
 
@@ -55,6 +57,10 @@ class Item(NamedTuple):
         if self.paid:
             self.pool._idle.put(None)
         return task
+
+
+#: How long a wait goes on before it looks whether the pool is closing, or whether another worker was born.
+_LOOK_SECONDS: Final = 0.1
 
 
 def _nudge() -> None:
@@ -156,20 +162,31 @@ class WorkerPool:
             self._closing = True
             self._items.put(Item([_last], False, False, self))
         end = time.monotonic() + timeout_seconds
-        for thread in list(self._threads):
-            thread.join(max(end - time.monotonic(), 0.0))
-        return sorted(thread.name for thread in self._threads.copy() if thread.is_alive())
+        # Late work, such as a task that was cancelled, may have a worker born while the others end.
+        while (threads := self._threads.copy()) and (left := end - time.monotonic()) > 0.0:
+            for thread in threads:
+                thread.join(min(left, _LOOK_SECONDS))
+        return sorted(thread.name for thread in self._threads.copy())
 
     def _wait_at_door(self, wait_seconds: float | None) -> None:
-        try:
-            if wait_seconds == 0.0:
-                raise Empty
-            self._clock.wait(self._door, wait_seconds)
-        except Empty:
-            raise RouterBusyError(
-                f"{self._max_queue} calls are waiting already; submit later, pass block=True to wait for a place, "
-                "or raise PoolConfig.max_queue"
-            ) from None
+        end = math.inf if wait_seconds is None else self._clock.monotonic() + wait_seconds
+        while (left := end - self._clock.monotonic()) > 0.0:
+            if self.owns_this_thread():
+                raise ReentrantCallError(
+                    "a worker of this router cannot wait for a place in its own queue: it may be the one that should "
+                    "make room; submit from there without block=True"
+                )
+            if self._closing:
+                raise RouterClosedError("the router is closed; build a new one")
+            try:
+                self._clock.wait(self._door, min(left, _LOOK_SECONDS))
+                return
+            except Empty:
+                continue
+        raise RouterBusyError(
+            f"{self._max_queue} calls are waiting already; submit later, pass block=True to wait for a place, "
+            "or raise PoolConfig.max_queue"
+        )
 
     def _put(self, task: Task, *, from_door: bool) -> Item:
         paid = (_taken(self._idle) and not _taken(self._debts)) or self._bear(registered=True)
@@ -184,11 +201,9 @@ class WorkerPool:
         number = self._max_workers - self._unborn.qsize()
         name = f"{self._name}-worker-{number}"
         thread = threading.Thread(target=self._work, args=(registered,), name=name, daemon=True)
-        self._threads.add(thread)
         try:
             thread.start()
         except RuntimeError as error:
-            self._threads.discard(thread)
             self._unborn.put(None)
             if not self._threads:
                 raise RouterBusyError(
@@ -198,6 +213,8 @@ class WorkerPool:
         return True
 
     def _work(self, registered: bool) -> None:
+        # Counted by itself, once it runs: nobody can join a thread that has not started.
+        self._threads.add(threading.current_thread())
         self._idents.add(threading.get_ident())
         try:
             self._work_on(registered)
@@ -258,9 +275,9 @@ class WorkerPool:
     def _run(self, task: Task) -> None:
         try:
             task()
-        except BaseException:
+        except BaseException as error:
             # Also SystemExit: a callback may raise anything, and the worker is not its to end.
-            logger.exception("work on {} raised", threading.current_thread().name)
+            logger.error("work on {} raised:\n{}", threading.current_thread().name, trace_of(error))
 
 
 def _taken(tokens: "SimpleQueue[None]") -> bool:

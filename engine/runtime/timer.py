@@ -11,6 +11,7 @@ from loguru import logger
 
 from turnout.clock import Clock
 from turnout.runtime.once import Once
+from turnout.traces import trace_of
 
 
 @dataclass(order=True, slots=True)
@@ -79,5 +80,5 @@ class Timer:
                 continue
             try:
                 callback()
-            except Exception:
-                logger.exception("a callback of {} raised", self.name)
+            except Exception as error:
+                logger.error("a callback of {} raised:\n{}", self.name, trace_of(error))

@@ -10,6 +10,7 @@ from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedErro
 from turnout.runtime.actor import ASK_SECONDS, Behaviour
 from turnout.runtime.timer import Alarm
 from turnout.testing.stage_order import Order
+from turnout.traces import trace_of
 
 #: Is told the reply: a value, or an error.
 Reply = Callable[[Any, Exception | None], None]
@@ -60,8 +61,8 @@ class StageActor:
             self._alarm.cancel()
         try:
             self._behaviour.ended()
-        except Exception:
-            logger.exception("{} failed while ending", self.name)
+        except Exception as error:
+            logger.error("{} failed while ending:\n{}", self.name, trace_of(error))
 
     def _put(self, message: Any, reply: Reply | None) -> bool:
         if len(self._mailbox) >= self._capacity:
@@ -95,7 +96,7 @@ class StageActor:
             return self._behaviour.receive(message), None
         except Exception as raised:
             if not asked or not isinstance(raised, TurnoutError):
-                logger.opt(exception=raised).error("{} could not handle a message", self.name)
+                logger.error("{} could not handle a message:\n{}", self.name, trace_of(raised))
             return None, raised
 
     def _rest(self) -> None:

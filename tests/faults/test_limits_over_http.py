@@ -44,13 +44,13 @@ CALLS: dict[str, tuple[type[OpenAIAdapter], ApiProtocol, str, dict[str, Any]]] =
         OpenAIChatAdapter,
         ApiProtocol.OPENAI_CHAT,
         "chat.completions.create",
-        {"messages": [{"role": "user", "content": "Hello"}]},
+        {"model": "m", "messages": [{"role": "user", "content": "Hello"}]},
     ),
     "responses": (
         OpenAIResponsesAdapter,
         ApiProtocol.OPENAI_RESPONSES,
         "responses.create",
-        {"input": "Hello"},
+        {"model": "m", "input": "Hello"},
     ),
 }
 Bounded = Callable[[float], OpenAIAdapter]

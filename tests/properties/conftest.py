@@ -25,7 +25,7 @@ from turnout import (
     StreamFailurePolicy,
     StreamRestart,
 )
-from turnout.calls import Identity
+from turnout.calls import FilterReason, Identity
 from turnout.deadline import Limit
 from turnout.faults import Failure
 from turnout.invocation import Target
@@ -78,7 +78,8 @@ class Provider:
         return Target(
             identity=Identity(self.name, self.name),
             provider_id=self.name,
-            refusal=lambda request: None,
+            supports=lambda request: True,
+            why_not=lambda request: (FilterReason.UNSUPPORTED, "never"),
             invoke=self.invoke,
             classify=self.classify,
             assess=self.assess,

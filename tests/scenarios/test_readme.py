@@ -96,7 +96,10 @@ def test_the_router_file_makes_a_router(
     file.write_text(block("toml"))
     assert len(tomllib.loads(file.read_text())["providers"]) == 2
     with ProviderRouter.from_toml(file) as router:
-        assert [config.provider_id for config in router.providers] == ["openai-production", "backup-production"]
+        assert [config.provider_id for config in router.providers] == [
+            "openai-production",
+            "backup-production",
+        ]
         assert router.metrics_scope == "my-batch"
         assert router.providers[1].max_concurrency == 8
 

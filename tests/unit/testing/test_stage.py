@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from turnout import CallType, Fault, Outcome, PreferencePolicy, ReentrantCallError, StreamFailurePolicy
-from turnout.calls import Identity
+from turnout.calls import FilterReason, Identity
 from turnout.config import HealthConfig, LedgerConfig, PoolConfig
 from turnout.engine import Engine, Setup
 from turnout.faults import Failure
@@ -26,7 +26,8 @@ def target(name: str, answer: Callable[[Any], Any], width: int | None = None) ->
     return Target(
         identity=Identity(name, name),
         provider_id=name,
-        refusal=lambda request: None,
+        supports=lambda request: True,
+        why_not=lambda request: (FilterReason.UNSUPPORTED, "never"),
         invoke=lambda request, limit: answer(request),
         classify=lambda error: Failure(Fault.TIMEOUT, str(error)),
         assess=lambda value, attempt: Outcome.OK,
