@@ -34,8 +34,12 @@ class Provider(Protocol[RequestT, ResultT]):
 class NativeAdapter(Protocol):
     """Makes one native call. ``adapter_factory(config)`` returns one; it owns its own client reuse."""
 
-    def invoke(self, operation: str, arguments: Mapping[str, Any], *, timeout: float | None = None) -> Any:
-        """The SDK's own answer. ``timeout`` is passed, in seconds, only to adapters that accept it."""
+    def invoke(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        """The SDK's own answer.
+
+        One that takes ``timeout=`` as well is given the seconds that the attempt may last; one that takes ``limit=``
+        is given the ``Limit`` itself.
+        """
 
 
 class NormalizedStream(ABC):

@@ -1,6 +1,7 @@
 """Validated settings. A plain dict does wherever one of these does; a typo raises at construction."""
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Self, TypeVar
 
@@ -34,10 +35,15 @@ def _explained(what: str, error: ValidationError) -> str:
     faults = error.errors()
     # A tuple whose only item is wrong is called too short as well, which would send people looking for a second fault.
     told = [fault for fault in faults if fault["type"] != "too_short"] or faults
-    parts = [
-        f"{'.'.join(str(part) for part in fault['loc']) or 'as a whole'}: {fault['msg']}" for fault in told
-    ]
-    return f"{what}: {'; '.join(parts)}"
+    return f"{what}: {'; '.join(_explained_fault(fault) for fault in told)}"
+
+
+def _explained_fault(fault: Any) -> str:
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]).lstrip(".")
+    if fault["type"] == "extra_forbidden":
+        return f"{field} is no known field"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return f"{field}: {message}" if field else message
 
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -54,6 +60,7 @@ def settings_of(kind: type[SettingsT], value: "SettingsT | Mapping[str, Any] | N
     raise ConfigError(f"{kind.__name__} or a mapping was expected, not {type(value).__name__}")
 
 
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: A shorter key is a placeholder, and its letters stand in any text.
 _SECRET_LENGTH: Final = 8
 
@@ -84,6 +91,21 @@ class ProviderConfig(Settings):
     def _not_blank(cls, value: str | None) -> str | None:
         if value is not None and not value.strip():
             raise ValueError("must not be blank")
+        return value
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _names_a_variable(cls, value: str | None) -> str | None:
+        # Not echoed: what stands here instead of a name is most often the key.
+        if value is not None and not _VARIABLE.fullmatch(value):
+            raise ValueError("must be the name of an environment variable, not a key")
+        return value
+
+    @field_validator("base_url")
+    @classmethod
+    def _has_a_scheme(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("must start with http:// or https://")
         return value
 
     def resolved_key(self) -> SecretStr | None:

@@ -23,7 +23,7 @@ from turnout.execution import Execution
 from turnout.future import InvocationFuture
 from turnout.ids import TimeOrderedIds
 from turnout.invocation import Invocation, Progress, Target
-from turnout.lifetime import living
+from turnout.lifetime import end_first_at_exit, living
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.runtime.contract import Runtime
 from turnout.runtime.lane import Lane
@@ -254,7 +254,12 @@ class Engine:
             None
             if setup.store is None
             else Ledger(
-                setup.store, setup.metrics_scope, setup.ledger, runtime, closes_store=setup.owns_store
+                setup.store,
+                setup.metrics_scope,
+                setup.ledger,
+                runtime,
+                closes_store=setup.owns_store,
+                after_first_write=end_first_at_exit,
             )
         )
         runtime.start()

@@ -112,7 +112,9 @@ class FailedAttempt:
     message: str
 
     def __str__(self) -> str:
-        return f"{named(self.provider_name, self.provider_id)}: {self.message}"
+        # turnout's own errors name their provider already.
+        who = named(self.provider_name, self.provider_id)
+        return self.message if self.message.startswith(who) else f"{who}: {self.message}"
 
 
 def named(name: str, provider_id: str) -> str:

@@ -30,6 +30,13 @@ def living(engine: Living) -> None:
     _engines.add(engine)
 
 
+def end_first_at_exit() -> None:
+    """Have the engines end before what was imported up to now does: a database driver may refuse to work once its own
+    exit hook has run, and hooks run in the reverse order of their registration."""
+    atexit.unregister(_at_exit)
+    atexit.register(_at_exit)
+
+
 def _at_exit() -> None:
     engines = list(_engines)
     for engine in engines:

@@ -21,6 +21,7 @@ from turnout.errors import ConfigError, NoProvidersConfiguredError
 from turnout.future import InvocationFuture
 from turnout.invocation import Target
 from turnout.policies.contract import OrderingPolicy, Policy
+from turnout.policies.preference import PreferencePolicy
 from turnout.policies.round_robin import RoundRobinPolicy
 from turnout.runtime.threads import ThreadRuntime
 from turnout.storage.contract import MetricsStore
@@ -60,7 +61,7 @@ class ProviderRouter:
         providers: Sequence[ProviderConfig | Mapping[str, Any]],
         metrics_scope: str = "default",
         *,
-        policy: Policy | OrderingPolicy | None = None,
+        policy: Policy | OrderingPolicy | str | None = None,
         health: HealthConfig | Mapping[str, Any] | None = None,
         pool: PoolConfig | Mapping[str, Any] | None = None,
         metrics_store: MetricsStore | StoreConfig | Mapping[str, Any] | Unset | None = UNSET,
@@ -92,7 +93,7 @@ class ProviderRouter:
             Setup(
                 name=metrics_scope,
                 targets=tuple(_target(native) for native in natives),
-                policy=policy if policy is not None else RoundRobinPolicy(),
+                policy=_policy_of(policy),
                 health=settings_of(HealthConfig, health),
                 pool=workers,
                 ledger=settings_of(LedgerConfig, ledger),
@@ -241,6 +242,18 @@ def _checked(providers: Sequence[ProviderConfig | Mapping[str, Any]]) -> tuple[P
     if repeated:
         raise ConfigError(f"provider_id must be unique in a router; given twice: {', '.join(repeated)}")
     return configs
+
+
+def _policy_of(given: Policy | OrderingPolicy | str | None) -> Policy | OrderingPolicy:
+    match given:
+        case None | "round_robin":
+            return RoundRobinPolicy()
+        case "preference":
+            return PreferencePolicy()
+        case str():
+            raise ConfigError(f'policy must be "round_robin", "preference" or an object, not {given!r}')
+        case _:
+            return given
 
 
 def _checked_policy(policy: StreamFailurePolicy | str) -> StreamFailurePolicy:

@@ -9,8 +9,6 @@ from pydantic import Field
 from turnout.calls import StreamFailurePolicy
 from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, Settings, StoreConfig
 from turnout.errors import ConfigError
-from turnout.policies.preference import PreferencePolicy
-from turnout.policies.round_robin import RoundRobinPolicy
 
 
 class RouterSettings(Settings):
@@ -48,7 +46,7 @@ def settings_from_toml(path: Path) -> dict[str, Any]:
     return {
         "providers": settings.providers,
         "metrics_scope": settings.metrics_scope,
-        "policy": PreferencePolicy() if settings.policy == "preference" else RoundRobinPolicy(),
+        "policy": settings.policy,
         "default_timeout_seconds": settings.default_timeout_seconds,
         "stream_failure_policy": settings.stream_failure_policy,
         "health": settings.health,

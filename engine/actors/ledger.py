@@ -69,8 +69,16 @@ class Writer:
     """
 
     def __init__(
-        self, store: MetricsStore, metrics_scope: str, config: Writing, clock: Clock, *, closes_store: bool
+        self,
+        store: MetricsStore,
+        metrics_scope: str,
+        config: Writing,
+        clock: Clock,
+        *,
+        closes_store: bool,
+        after_first_write: Callable[[], None],
     ) -> None:
+        self._after_first_write: Callable[[], None] | None = after_first_write
         self._store = store
         self._scope = metrics_scope
         self._batch_rows = config.batch_rows
@@ -168,6 +176,10 @@ class Writer:
             except Exception as error:
                 self._failed(error)
                 return False
+            finally:
+                if self._after_first_write is not None:
+                    self._after_first_write()
+                    self._after_first_write = None
             self._succeeded(rows)
         return True
 
@@ -190,7 +202,7 @@ class Writer:
             self.held = 0
         elif self._failures == 1:
             logger.warning("the ledger cannot be written ({}); calls go on, rows wait", self.failing)
-            logger.debug("why the ledger cannot be written:\n{}", trace_of(error))
+            logger.trace("why the ledger cannot be written:\n{}", trace_of(error))
         else:
             logger.debug("the ledger still cannot be written: {}", self.failing)
 
@@ -206,8 +218,16 @@ class Ledger:
         runtime: Runtime,
         *,
         closes_store: bool,
+        after_first_write: Callable[[], None] = lambda: None,
     ) -> None:
-        self._writer = Writer(store, metrics_scope, config, runtime.clock, closes_store=closes_store)
+        self._writer = Writer(
+            store,
+            metrics_scope,
+            config,
+            runtime.clock,
+            closes_store=closes_store,
+            after_first_write=after_first_write,
+        )
         self._incoming = self._writer.incoming
         self._batch_rows = config.batch_rows
         self._max_rows = config.max_rows

@@ -106,6 +106,6 @@ class BatchView:
         if self._problems > _TOLD_AT_MOST:
             return
         who = f"line {end.number}" if end.ending is Ending.INVALID else f"line {end.number} ({end.custom_id})"
-        self.say(f"{who}: {end.problem.splitlines()[0]}")
+        self.say(f"{who}: {' '.join(end.problem.split())}")
         if self._problems == _TOLD_AT_MOST:
             self.say("further failures are only in the output")

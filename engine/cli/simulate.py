@@ -87,15 +87,15 @@ def run_simulator(
 
 
 def _introduce(out: "Console", simulator: Simulator, told: dict[str, str]) -> None:
-    from rich.table import Table
-
-    table = Table(title="Simulated providers (OpenAI Chat Completions and Responses, plain and streaming)")
-    for column in ("name", "base_url", "behaviour"):
-        table.add_column(column, overflow="fold")
+    out.print(
+        "Simulated providers (OpenAI Chat Completions and Responses, plain and streaming)", highlight=False
+    )
+    width = max(len(provider.name) for provider in simulator.providers)
     for provider in simulator.providers:
-        base_url = simulator.base_url(provider.name)
-        table.add_row(provider.name, base_url, told.get(provider.name, repr(provider.script)))
-    out.print(table)
+        behaviour = told.get(provider.name, repr(provider.script))
+        line = f"  {provider.name:{width}}  {simulator.base_url(provider.name)}  {behaviour}"
+        # Never wrapped: people copy these addresses.
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
     example = simulator.base_url(simulator.providers[0].name)
     for line in (
         "Any key and any model will do:",

@@ -1,0 +1,42 @@
+"""Rows told late still reach DuckDB when the interpreter ends without a close()."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from turnout import DuckDBMetricsStore
+
+SCRIPT = """
+import sys
+from turnout import CallVariant, ProviderRouter
+from turnout.testing import ScriptedAdapters
+
+call = CallVariant("openai_chat", "chat.completions.create", "regular", {"messages": []})
+router = ProviderRouter(
+    [{"provider_id": "p", "name": "p", "protocol": "openai_chat", "model": "m", "api_key": "k"}],
+    adapter_factory=ScriptedAdapters({"p": ["answer"]}),
+    metrics_store={"backend": "duckdb", "path": sys.argv[1]},
+)
+router.invoke(call)
+assert router.flush()
+for _ in range(5):
+    router.invoke(call)
+"""
+
+
+def test_rows_that_wait_at_exit_are_written_before_the_driver_ends(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.duckdb"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, "LOGURU_LEVEL": "WARNING"},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    store = DuckDBMetricsStore(path)
+    assert len(store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC))) == 6
+    store.close()

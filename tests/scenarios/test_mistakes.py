@@ -1,0 +1,137 @@
+"""Callers' mistakes: found before any provider is contacted, and told as turnout's own."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from turnout import (
+    ApiProtocol,
+    CallType,
+    CallVariant,
+    Fault,
+    NoEligibleProvidersError,
+    ProviderConfig,
+    ProviderRouter,
+    ReentrantCallError,
+    RouterExhaustedError,
+    TurnoutError,
+)
+from turnout.testing import ScriptedAdapters
+
+#: Not checked by types: these are the mistakes that types would find.
+Unchecked: Any = CallVariant
+PLAIN = ProviderConfig(
+    provider_id="p", name="p", protocol=ApiProtocol.OPENAI_CHAT, model="m", api_key=SecretStr("k")
+)
+CALL = CallVariant(ApiProtocol.OPENAI_CHAT, "chat.completions.create", CallType.REGULAR, {"messages": []})
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda router: Unchecked("bogus", "chat.completions.create", CallType.REGULAR, {}),
+        lambda router: Unchecked(ApiProtocol.OPENAI_CHAT, "chat.completions.create", "bogus", {}),
+        lambda router: Unchecked(ApiProtocol.OPENAI_CHAT, "chat.completions.create", CallType.REGULAR, None),
+        lambda router: router.submit(None),
+        lambda router: router.invoke(7),
+        lambda router: router.invoke([], stream_failure_policy="bogus"),
+        lambda router: type(router)(router.providers, policy=object(), metrics_store=None),
+        lambda router: type(router)(router.providers, policy="best", metrics_store=None),
+        lambda router: type(router)(router.providers, None, metrics_store=None),
+        lambda router: type(router)(router.providers, "a\ud800", metrics_store=None),
+        lambda router: type(router)(router.providers, stream_failure_policy="bogus", metrics_store=None),
+    ],
+)
+def test_every_mistake_of_the_caller_is_told_as_turnouts_own_and_leaves_no_thread(
+    mistake: Callable[[Any], object],
+) -> None:
+    with ProviderRouter([PLAIN], metrics_store=None) as router, pytest.raises(TurnoutError):
+        mistake(router)
+
+
+def named(word: str, error: Exception) -> Any:
+    return word
+
+
+def test_a_classifier_may_name_a_fault_by_its_word_and_one_that_is_no_fault_costs_its_provider_only() -> None:
+    adapters = ScriptedAdapters({"p": [OSError("first"), OSError("second")]})
+    for word, fault in (("rate_limit", Fault.RATE_LIMIT), ("nonsense", Fault.TERMINAL)):
+        router = ProviderRouter(
+            [PLAIN], metrics_store=None, adapter_factory=adapters, classify=partial(named, word)
+        )
+        with router, pytest.raises(RouterExhaustedError) as caught:
+            router.invoke(CALL)
+        assert caught.value.attempts[0].fault is fault
+
+
+def test_a_report_shows_a_failure_only_once_its_providers_health_has_it() -> None:
+    seen: list[tuple[int, Any]] = []
+    adapters = ScriptedAdapters({"p": [TimeoutError("slow")]})
+    router = ProviderRouter(
+        [PLAIN], metrics_store=None, adapter_factory=adapters, health={"failure_threshold": 1}
+    )
+    health = router._engine.plant.health
+    ask = health.actor.ask
+
+    def watched(*args: Any, **options: Any) -> Any:
+        seen.append((len(future.report().attempts), router.health_report()["p"].cooldown_remaining_seconds))
+        return ask(*args, **options)
+
+    health.actor.ask = watched  # type: ignore[method-assign]
+    with router:
+        future = router.submit(CALL)
+        with pytest.raises(RouterExhaustedError):
+            future.result()
+        assert len(future.report().attempts) == 1
+    assert [attempts for attempts, _ in seen] == [0]
+
+
+def test_waiting_at_the_door_on_a_worker_is_refused_at_once() -> None:
+    told: list[BaseException] = []
+    started, go = threading.Event(), threading.Event()
+
+    class Slow:
+        def invoke(self, operation: str, arguments: Any) -> str:
+            started.set()
+            assert go.wait(20)
+            return "answer"
+
+    router = ProviderRouter(
+        [PLAIN],
+        metrics_store=None,
+        adapter_factory=lambda config: Slow(),
+        pool={"max_workers": 1, "max_queue": 1},
+    )
+
+    def again(future: Any) -> None:
+        try:
+            router.submit(CALL, block=True)
+        except ReentrantCallError as error:
+            told.append(error)
+
+    with router:
+        first = router.submit(CALL)
+        assert started.wait(20)
+        first.add_done_callback(again)
+        second = router.submit(CALL)
+        go.set()
+        first.result(20)
+        second.result(20)
+    assert len(told) == 1
+
+
+def test_a_provider_whose_supports_raises_is_excluded_and_the_route_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The key of one that has it from the environment is looked for at each call.
+    unkeyed = ProviderConfig(
+        provider_id="q", name="q", protocol=ApiProtocol.OPENAI_CHAT, model="m", api_key_env="NOT_SET"
+    )
+    router = ProviderRouter([unkeyed], metrics_store=None)
+    monkeypatch.setattr(ProviderConfig, "has_key", lambda config: 1 / 0)
+    with router, pytest.raises(NoEligibleProvidersError, match="supports raised ZeroDivisionError"):
+        router.invoke(CALL)
