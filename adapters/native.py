@@ -139,7 +139,7 @@ class NativeProvider:
             self.config.without_key(str(error)),
             error.retry_after_seconds,
             error.status_code,
-            error.error_code,
+            None if error.error_code is None else self.config.without_key(str(error.error_code)),
         )
 
 

@@ -51,7 +51,11 @@ class OpenAIAdapter(ABC):
         """
         if limit is not None:
             self._seam.refuse_late(limit)
+        before = self._clock.monotonic()
         client = self._client()
+        if limit is not None:
+            # The first call imports the SDK and builds the client: that time is not the provider's.
+            limit.until += self._clock.monotonic() - before
         stream = None
         if limit is None:
             # Only now: the first call also imports the SDK and builds the client, which is not the provider's doing.

@@ -140,8 +140,8 @@ class Seam:
     def declared(self, body: object, error: Exception | None = None) -> ProviderError:
         """The error for an error object that came in a stream, or as the answer, under HTTP 200."""
         code, error_type, message = (
-            text_of(field(body, "code")),
-            text_of(field(body, "type")),
+            self._word(field(body, "code")),
+            self._word(field(body, "type")),
             message_of(body),
         )
         fault = fault_of_code(code, error_type)
@@ -154,7 +154,7 @@ class Seam:
     def failed(self, event: Any, response: Any) -> ProviderError:
         """The error for a Responses call that ended as failed: a typed event, or a whole response (``event`` None)."""
         source = field(response, "error") if response is not None else event
-        code, message = text_of(field(source, "code")), message_of(source)
+        code, message = self._word(field(source, "code")), message_of(source)
         text = f"declared the response failed ({code or 'no code'}){self._said(message)}"
         return self._error(
             ProviderResponsesError,
@@ -168,9 +168,14 @@ class Seam:
             response=response,
         )
 
+    def _word(self, value: object) -> str | None:
+        """A code or type as text. Some servers echo the key even there, and codes go to the ledger."""
+        word = text_of(value)
+        return None if word is None else self.config.without_key(word)
+
     def _status(self, error: Any) -> ProviderError:
         body, status = error.body, int(error.status_code)
-        code, error_type = text_of(field(body, "code")), text_of(field(body, "type"))
+        code, error_type = self._word(field(body, "code")), self._word(field(body, "type"))
         message = message_of(body)
         fault = fault_of_status(status, code, error_type, message)
         wait = retry_after_seconds(error.response.headers, self.clock.wall())

@@ -2,7 +2,9 @@
 
 import time
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+_DAY_SECONDS: Final = 86_400.0
 
 
 class Clock(Protocol):
@@ -25,4 +27,7 @@ class SystemClock:
     wall = staticmethod(time.time)
 
     def wait(self, queue: "SimpleQueue[Any]", timeout_seconds: float | None) -> Any:
-        return queue.get(timeout=None if timeout_seconds is None else max(timeout_seconds, 0.0))
+        # Waits are asked for in a loop; one of more than a day would overflow the system's own clock.
+        return queue.get(
+            timeout=None if timeout_seconds is None else min(max(timeout_seconds, 0.0), _DAY_SECONDS)
+        )

@@ -61,6 +61,9 @@ def settings_of(kind: type[SettingsT], value: "SettingsT | Mapping[str, Any] | N
 
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: A year: what is longer overflows the clocks of the system somewhere on its way.
+LONGEST_SECONDS: Final = 31_536_000.0
+MOST_WORKERS: Final = 10_000
 #: A shorter key is a placeholder, and its letters stand in any text.
 _SECRET_LENGTH: Final = 8
 
@@ -82,8 +85,8 @@ class ProviderConfig(Settings):
     api_key: SecretStr | None = None
     api_key_env: str | None = None
     enabled: bool = True
-    timeout_seconds: float = Field(default=120.0, gt=0)
-    max_concurrency: int | None = Field(default=None, ge=1)
+    timeout_seconds: float = Field(default=120.0, gt=0, le=LONGEST_SECONDS)
+    max_concurrency: int | None = Field(default=None, ge=1, le=MOST_WORKERS)
     extra_body: Mapping[str, Any] = Field(default_factory=dict)
 
     @field_validator("provider_id", "name", "model", "base_url", "api_key_env")
@@ -132,17 +135,17 @@ class HealthConfig(Settings):
     """When a provider is benched, and for how long. Seconds."""
 
     failure_threshold: int = Field(default=3, ge=1)
-    failure_cooldown_seconds: float = Field(default=60.0, ge=0)
-    rate_limit_cooldown_seconds: float = Field(default=60.0, ge=0)
-    quota_cooldown_seconds: float = Field(default=3600.0, ge=0)
+    failure_cooldown_seconds: float = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
+    rate_limit_cooldown_seconds: float = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
+    quota_cooldown_seconds: float = Field(default=3600.0, ge=0, le=LONGEST_SECONDS)
 
 
 class PoolConfig(Settings):
     """The worker pool. ``max_queue`` bounds the submitted work that no worker has taken yet."""
 
-    max_workers: int = Field(default=32, ge=1)
-    max_queue: int = Field(default=10_000, ge=1)
-    idle_seconds: float = Field(default=10.0, gt=0)
+    max_workers: int = Field(default=32, ge=1, le=MOST_WORKERS)
+    max_queue: int = Field(default=10_000, ge=1, le=1_000_000)
+    idle_seconds: float = Field(default=10.0, gt=0, le=LONGEST_SECONDS)
 
 
 class LedgerConfig(Settings):
@@ -152,7 +155,7 @@ class LedgerConfig(Settings):
     """
 
     batch_rows: int = Field(default=500, ge=1)
-    flush_seconds: float = Field(default=0.05, gt=0)
+    flush_seconds: float = Field(default=0.05, gt=0, le=LONGEST_SECONDS)
     max_rows: int = Field(default=100_000, ge=1)
 
     @model_validator(mode="after")

@@ -77,6 +77,19 @@ def failed_attempt(target: Target, failure: Failure, error: Exception) -> Failed
     )
 
 
+def without_frames(error: BaseException) -> None:
+    """Let go of the frames that an error came through. A stream keeps the errors of its walk, frames keep their
+    callers, and a caller keeps its stream: one let go would never be collected, nor its connection given back."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = None
+            waiting += [one.__cause__, one.__context__]
+
+
 def last_error(progress: Progress) -> BaseException | None:
     """The newest failure, as the cause of what is raised."""
     return progress.failed[-1].error if progress.failed else None

@@ -18,7 +18,7 @@ from turnout.clock import Clock
 from turnout.config import HealthConfig, LedgerConfig, PoolConfig
 from turnout.deadline import Deadline
 from turnout.decisions.circuit import Thresholds
-from turnout.errors import DeadlineExceededError, RouterBusyError, RouterClosedError
+from turnout.errors import DeadlineExceededError, ReentrantCallError, RouterBusyError, RouterClosedError
 from turnout.execution import Execution
 from turnout.future import InvocationFuture
 from turnout.ids import TimeOrderedIds
@@ -92,6 +92,9 @@ class Engine:
         self._pending: dict[int, InvocationFuture] = {}
         self._ids = TimeOrderedIds(setup.clock, setup.rng)
         self._building = threading.Lock()
+        # Held only by those who close, against each other.
+        self._ending = threading.Lock()
+        self._ended = False
         self._unbounded = Deadline.after(None, setup.clock)
         self._plant: Plant | None = self._built()
         living(self)
@@ -167,19 +170,30 @@ class Engine:
         self._open_plant().runtime.workers.resize(max_workers)
 
     def close(self, timeout: float | None) -> None:
-        """Refuse new work, let submitted calls end, write the ledger, end the threads. Idempotent."""
-        if self._closed:
-            return
+        """Refuse new work, let submitted calls end, write the ledger, end the threads. Idempotent; where it was
+        interrupted, or threads would not end, another close goes on with what is left."""
+        if threading.current_thread().name.startswith(f"turnout-{self._setup.name}-"):
+            raise ReentrantCallError(
+                "a router cannot be closed from one of its own threads: they end with it"
+            )
         self._closed = True
         plant = self._plant
         if plant is None:
             return
         end = None if timeout is None else time.monotonic() + timeout
-        wait(list(self._pending.values()), timeout)
-        for future in list(self._pending.values()):
-            future.cancel()
-        plant.streams.stop(self._setup.close_targets)
-        plant.runtime.stop(_CLOSE_SECONDS if end is None else max(end - time.monotonic(), 1.0))
+        if not self._ending.acquire(timeout=-1 if timeout is None else timeout):
+            return
+        try:
+            if self._ended:
+                return
+            wait(list(self._pending.values()), timeout)
+            for future in list(self._pending.values()):
+                future.cancel()
+            plant.streams.stop(self._setup.close_targets)
+            plant.runtime.stop(_CLOSE_SECONDS if end is None else max(end - time.monotonic(), 1.0))
+            self._ended = True
+        finally:
+            self._ending.release()
 
     def release_files(self) -> None:
         """Before a fork: let go of the database, so that no handle is inherited."""
@@ -189,8 +203,11 @@ class Engine:
 
     def forget_parent(self) -> object:
         """In a forked child: build anew at first use. Gives back what must never be touched or collected here."""
-        inherited = (self._plant, self._pending, self._building)
+        inherited = (self._plant, self._pending, self._building, self._ending)
+        for future in self._pending.values():
+            future.left_behind = True
         self._plant = None
+        self._ending = threading.Lock()
         self._pending = {}
         self._building = threading.Lock()
         self._setup.rng.seed(os.urandom(16))

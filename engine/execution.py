@@ -34,6 +34,7 @@ from turnout.endings import (
     restart_of,
     so_far,
     unfinished,
+    without_frames,
 )
 from turnout.errors import DeadlineExceededError, Exclusion, NoEligibleProvidersError, told
 from turnout.faults import FAULTS, Effect, Failure, Fault
@@ -236,6 +237,8 @@ class Execution:
                 outcome = Outcome.FAILED
         attempt = self._recorded(this.ended(self.clock.monotonic(), outcome, failure, None, end))
         progress.failed.append(failed_attempt(target, failure, error))
+        if progress.invocation.call_type is _STREAMING:
+            without_frames(error)
         tells = FAULTS[failure.fault].effect is not Effect.NONE
         news = Failed(target.provider_id, this.epoch, failure) if tells else None
         broken = None if end is None else Broken(target.identity, end.chunks, error)
@@ -245,6 +248,8 @@ class Execution:
     def _last_word(self, follows: Next, progress: Progress) -> BaseException:
         """What the caller is told where the walk ends without an answer."""
         if follows is Next.RAISE:
+            if progress.failed[-1].fault is Fault.DEADLINE:
+                self._refuse_to_go_on(progress)
             return progress.failed.pop().error
         self._refuse_to_go_on(progress)
         return exhausted(progress)

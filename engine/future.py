@@ -27,6 +27,8 @@ class InvocationFuture(Future[Any]):
         self._on_worker = on_worker
         self._pending = pending
         self._answer: tuple[Any] | None = None
+        #: Set in a forked child: the thread that would resolve it exists in the parent only.
+        self.left_behind = False
         self.ticket: Takeable | None = None
         pending[progress.invocation.key] = self
 
@@ -38,8 +40,8 @@ class InvocationFuture(Future[Any]):
         """The answer. A thread that waits without a timeout makes the call itself, if no worker has begun it: that
         saves two switches of thread. Ctrl-C then ends that call."""
         try:
-            if self._answer is None:
-                self._make_or_refuse(timeout)
+            if self._answer is None and (task := self._task_or_refusal(timeout)) is not None:
+                task()
             # Once it is there, no lock is needed to see it.
             return super().result(timeout) if self._answer is None else self._answer[0]
         finally:
@@ -48,7 +50,8 @@ class InvocationFuture(Future[Any]):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What was raised, or None; waits as ``result`` does."""
-        self._make_or_refuse(timeout)
+        if (task := self._task_or_refusal(timeout)) is not None:
+            task()
         return super().exception(timeout)
 
     def cancel(self) -> bool:
@@ -78,15 +81,19 @@ class InvocationFuture(Future[Any]):
         """No longer pending: settled, or never queued."""
         self._pending.pop(self._progress.invocation.key, None)
 
-    def _make_or_refuse(self, timeout: float | None) -> None:
-        """Before waiting: make the call here, where that is allowed; refuse a wait that might never end."""
-        if self._on_worker():
+    def _task_or_refusal(self, timeout: float | None) -> Callable[[], None] | None:
+        """Before waiting: the call, where it is to be made here. Raises where the wait might never end."""
+        if self.left_behind:
+            if not self.done():
+                raise ReentrantCallError(
+                    "this future was submitted before fork() and is resolved in the parent only; submit it here again"
+                )
+        elif self._on_worker():
             if not self.done():
                 raise ReentrantCallError(
                     "a worker of this router cannot wait for a future of the same router: it may be the one that "
                     "should run it; use invoke() there, or add_done_callback()"
                 )
         elif timeout is None and self.ticket is not None:
-            task = self.ticket.take()
-            if task is not None:
-                task()
+            return self.ticket.take()
+        return None

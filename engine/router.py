@@ -15,7 +15,16 @@ from turnout.adapters.openai_usage import usage_of
 from turnout.calls import ApiProtocol, CallVariant, Identity, StreamFailurePolicy
 from turnout.client import RoutedClient
 from turnout.clock import Clock, SystemClock
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, StoreConfig, settings_of
+from turnout.config import (
+    LONGEST_SECONDS,
+    MOST_WORKERS,
+    HealthConfig,
+    LedgerConfig,
+    PoolConfig,
+    ProviderConfig,
+    StoreConfig,
+    settings_of,
+)
 from turnout.engine import Engine, EngineStats, OnRestart, Setup
 from turnout.errors import ConfigError, NoProvidersConfiguredError
 from turnout.future import InvocationFuture
@@ -82,6 +91,13 @@ class ProviderRouter:
         self._on_restart = on_restart
         self._failure_policy = _checked_policy(stream_failure_policy)
         self._timeout = _checked_timeout(default_timeout_seconds)
+        for name, given in (
+            ("on_restart", on_restart),
+            ("classify", classify),
+            ("adapter_factory", adapter_factory),
+        ):
+            if given is not None and not callable(given):
+                raise ConfigError(f"{name} must be callable, not {type(given).__name__}")
         clock = clock if clock is not None else SystemClock()
         workers = settings_of(PoolConfig, pool)
         built_in = BuiltInAdapters(max(workers.max_workers, _KEPT_CONNECTIONS), clock)
@@ -204,12 +220,16 @@ class ProviderRouter:
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Wait until every attempt so far is written; False where that failed or took longer than ``timeout``."""
-        return self._engine.flush(timeout)
+        return self._engine.flush(_checked_wait(timeout))
 
     def resize(self, max_workers: int) -> None:
         """Change the number of workers while running; surplus ones finish what they are doing."""
-        if isinstance(max_workers, bool) or not isinstance(max_workers, int) or max_workers < 1:
-            raise ConfigError("max_workers must be a whole number of at least 1")
+        if (
+            isinstance(max_workers, bool)
+            or not isinstance(max_workers, int)
+            or not 1 <= max_workers <= MOST_WORKERS
+        ):
+            raise ConfigError(f"max_workers must be a whole number from 1 to {MOST_WORKERS}")
         self._engine.resize(max_workers)
 
     def close(self, timeout: float | None = None) -> None:
@@ -218,7 +238,7 @@ class ProviderRouter:
 
         Raises ``ThreadsStillRunningError`` naming threads that would not end.
         """
-        self._engine.close(timeout)
+        self._engine.close(None if timeout is None else _checked_wait(timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -234,6 +254,8 @@ class ProviderRouter:
 
 
 def _checked(providers: Sequence[ProviderConfig | Mapping[str, Any]]) -> tuple[ProviderConfig, ...]:
+    if not isinstance(providers, Iterable):
+        raise ConfigError(f"providers must be a sequence of ProviderConfig, not {type(providers).__name__}")
     configs = tuple(settings_of(ProviderConfig, provider) for provider in providers)
     if not configs:
         raise NoProvidersConfiguredError("a router needs at least one ProviderConfig")
@@ -264,11 +286,29 @@ def _checked_policy(policy: StreamFailurePolicy | str) -> StreamFailurePolicy:
         raise ConfigError(f"stream_failure_policy must be one of {known}, not {policy!r}") from None
 
 
+def _checked_wait(seconds: float) -> float:
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not 0 <= seconds <= LONGEST_SECONDS
+    ):
+        raise ConfigError(
+            f"a timeout must be a number of seconds from 0 to {LONGEST_SECONDS:g}, not {seconds!r}"
+        )
+    return float(seconds)
+
+
 def _checked_timeout(timeout: float | None) -> float | None:
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-        raise ConfigError(f"a timeout must be a finite number of seconds above 0, not {timeout!r}")
+    if (
+        isinstance(timeout, bool)
+        or not isinstance(timeout, int | float)
+        or not 0 < timeout <= LONGEST_SECONDS
+    ):
+        raise ConfigError(
+            f"a timeout must be a number of seconds above 0, up to {LONGEST_SECONDS:g}, not {timeout!r}"
+        )
     return float(timeout)
 
 

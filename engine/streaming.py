@@ -148,6 +148,10 @@ class Reading:
             return
         try:
             on_restart(restart)
+        except StopIteration as stopped:
+            # To whoever iterates it would look like the end of a whole answer.
+            self._end()
+            raise RuntimeError("on_restart raised StopIteration") from stopped
         except BaseException:
             # Nobody has discarded what came before, so nothing may follow it.
             self._end()
@@ -264,8 +268,11 @@ class StreamRegistry:
 
     def stop(self, when_empty: Callable[[], None]) -> None:
         """Run ``when_empty`` once no stream is open. Does not wait for that."""
+        if self._closing:
+            return
         self._when_empty = when_empty
         if self._first_use():
+            self._closing = True
             when_empty()
             return
         self._closing = True

@@ -80,7 +80,7 @@ def row_of(attempt: Attempt, metrics_scope: str) -> Row:
             None if usage is None else count_of(usage.output_tokens),
             None,
             _UNKNOWN_COST,
-            attempt.http_status,
+            count_of(attempt.http_status),
             None if attempt.error_code is None else _storable(attempt.error_code),
         )
     )
@@ -88,9 +88,9 @@ def row_of(attempt: Attempt, metrics_scope: str) -> Row:
 
 def _storable(text: str) -> str:
     """What a provider sent as its error code, as text that every database takes."""
-    return text[:_LONGEST_CODE].replace("\0", "").encode("utf-8", "replace").decode()
+    return str(text)[:_LONGEST_CODE].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def count_of(tokens: int | None) -> int | None:
     """A count that a provider reported, if it can be one."""
-    return tokens if tokens is not None and 0 <= tokens <= _LARGEST_COUNT else None
+    return tokens if isinstance(tokens, int) and 0 <= tokens <= _LARGEST_COUNT else None

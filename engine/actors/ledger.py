@@ -1,5 +1,6 @@
 """The owner of the store: it writes what happened, in batches, on no caller's time."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -21,6 +22,7 @@ _QUIET_TICKS: Final = 20
 #: How many batches one write takes together when rows have piled up.
 _PILED_BATCHES: Final = 20
 _FIRST_RETRY_SECONDS: Final = 0.1
+_LAST_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 _LONGEST_RETRY_SECONDS: Final = 30.0
 
 
@@ -132,7 +134,14 @@ class Writer:
 
     def ended(self) -> None:
         self.closed = True
-        if not self._write_now() and self._pending:
+        written = self._write_now()
+        # A store that fails just now is tried again, on this thread's own time.
+        for pause_seconds in _LAST_PAUSES_SECONDS:
+            if written:
+                break
+            time.sleep(pause_seconds)
+            written = self._write_now()
+        if not written and self._pending:
             logger.warning("the ledger ends with {} rows unwritten: {}", len(self._pending), self.failing)
             self.overflowed += len(self._pending)
             self._pending.clear()
@@ -173,7 +182,7 @@ class Writer:
             rows = AttemptRows(self._pending[: self._batch_rows * _PILED_BATCHES], self._scope)
             try:
                 self._store.record_attempts(rows)
-            except Exception as error:
+            except BaseException as error:
                 self._failed(error)
                 return False
             finally:
@@ -191,7 +200,7 @@ class Writer:
             logger.info("the ledger can be written again; {} rows waited", len(rows) + len(self._pending))
             self._failures, self._try_at, self.failing = 0, 0.0, None
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         self._failures += 1
         self._try_at = self._clock.monotonic() + self._retry_wait(self._failures)
         self.failing = told(error)

@@ -14,6 +14,7 @@ from turnout.traces import trace_of
 
 #: How long an ask waits by default. An owner answers in microseconds; this bounds what should never happen.
 ASK_SECONDS: Final = 30.0
+_DAY_SECONDS: Final = 86_400.0
 
 
 class Behaviour(Protocol):
@@ -100,7 +101,7 @@ class Actor:
             self._serve_late()
         try:
             # Real time: the reply comes from a thread that runs in real time, whatever the router's clock says.
-            value, error = reply.get(timeout=timeout_seconds)
+            value, error = reply.get(timeout=min(timeout_seconds, _DAY_SECONDS))
         except Empty:
             raise TimeoutError(f"{self.name} did not answer within {timeout_seconds:g} s") from None
         if error is not None:
@@ -132,7 +133,7 @@ class Actor:
             self._handle(envelope)
         try:
             self._behaviour.ended()
-        except Exception as error:
+        except BaseException as error:
             logger.error("{} failed while ending:\n{}", self.name, trace_of(error))
         self._ended = True
         self._baton.put(None)
@@ -142,8 +143,9 @@ class Actor:
     def _handle(self, envelope: Envelope) -> None:
         try:
             value, error = self._behaviour.receive(envelope.message), None
-        except Exception as raised:
-            value, error = None, raised
+        except BaseException as raised:
+            # Whatever a policy or a store raises, its owner lives on; an exit is not theirs to order.
+            value, error = None, raised if isinstance(raised, Exception) else _as_error(self.name, raised)
             if envelope.reply is None or not isinstance(raised, TurnoutError):
                 logger.error("{} could not handle a message:\n{}", self.name, trace_of(raised))
         if envelope.reply is not None:
@@ -152,7 +154,7 @@ class Actor:
     def _next_rest(self) -> float | None:
         try:
             return self._behaviour.rest()
-        except Exception as error:
+        except BaseException as error:
             logger.error("{} failed between messages; it goes on:\n{}", self.name, trace_of(error))
             return 1.0
 
@@ -179,3 +181,9 @@ class Actor:
                         )
             finally:
                 self._baton.put(None)
+
+
+def _as_error(who: str, raised: BaseException) -> Exception:
+    error = RuntimeError(f"{who}: {type(raised).__name__} was raised")
+    error.__cause__ = raised
+    return error

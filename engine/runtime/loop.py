@@ -55,4 +55,8 @@ class EventLoop:
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
+    try:
+        return await awaitable
+    except (SystemExit, KeyboardInterrupt) as raised:
+        # asyncio would end the loop with it, and every other call of this router.
+        raise RuntimeError(f"{type(raised).__name__} was raised by an async call") from raised

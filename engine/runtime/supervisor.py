@@ -37,7 +37,11 @@ class Supervisor:
         """
         end = time.monotonic() + timeout_seconds
         unended: list[str] = []
-        while self._parts:
-            unended += self._parts.pop().stop(max(end - time.monotonic(), _LEAST_SECONDS))
+        # What did not end, or was interrupted while ending, is kept: another stop waits for it again.
+        for part in self._parts[::-1]:
+            names = part.stop(max(end - time.monotonic(), _LEAST_SECONDS))
+            if not names:
+                self._parts.remove(part)
+            unended += names
         if unended:
             raise ThreadsStillRunningError(unended)

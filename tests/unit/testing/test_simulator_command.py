@@ -48,7 +48,7 @@ def test_it_says_how_to_call_each_provider_shows_calls_and_stops_on_ctrl_c(
     command: subprocess.Popen[str],
 ) -> None:
     shown = read_until(command, "Ctrl-C stops.")
-    urls = dict(re.findall(r"(\w+)\s+│ (http://127\.0\.0\.1:\d+/\w+/v1)", shown))
+    urls = dict(re.findall(r"(\w+)\s+(http://127\.0\.0\.1:\d+/\w+/v1)", shown))
     assert {"healthy", "slow", "flaky", "down", "cutting", "silent"} <= urls.keys()
     assert f"curl {urls['healthy']}/chat/completions" in shown
 
