@@ -16,6 +16,7 @@ from turnout.calls import (
     StreamRestart,
     Usage,
 )
+from turnout.checks import UNSET
 from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, StoreConfig
 from turnout.engine import EngineStats
 from turnout.errors import (
@@ -59,7 +60,7 @@ from turnout.future import InvocationFuture
 from turnout.policies.contract import OrderingPolicy, Policy, Ranking, RoutingContext
 from turnout.policies.preference import PreferencePolicy
 from turnout.policies.round_robin import RoundRobinPolicy
-from turnout.router import UNSET, ProviderRouter
+from turnout.router import ProviderRouter
 from turnout.storage.contract import MetricsStore
 from turnout.storage.duckdb import DuckDBMetricsStore
 from turnout.storage.memory import MemoryMetricsStore

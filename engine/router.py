@@ -13,10 +13,19 @@ from turnout.adapters.contract import NativeAdapter
 from turnout.adapters.native import Classifier, NativeCall, NativeProvider
 from turnout.adapters.openai_usage import usage_of
 from turnout.calls import ApiProtocol, CallVariant, Identity, StreamFailurePolicy
+from turnout.checks import (
+    UNSET,
+    Unset,
+    checked_failure_policy,
+    checked_providers,
+    checked_timeout,
+    checked_wait,
+    policy_of,
+    store_of,
+)
 from turnout.client import RoutedClient
 from turnout.clock import Clock, SystemClock
 from turnout.config import (
-    LONGEST_SECONDS,
     MOST_WORKERS,
     HealthConfig,
     LedgerConfig,
@@ -26,24 +35,12 @@ from turnout.config import (
     settings_of,
 )
 from turnout.engine import Engine, EngineStats, OnRestart, Setup
-from turnout.errors import ConfigError, NoProvidersConfiguredError
+from turnout.errors import ConfigError
 from turnout.future import InvocationFuture
 from turnout.invocation import Target
 from turnout.policies.contract import OrderingPolicy, Policy
-from turnout.policies.preference import PreferencePolicy
-from turnout.policies.round_robin import RoundRobinPolicy
 from turnout.runtime.threads import ThreadRuntime
 from turnout.storage.contract import MetricsStore
-
-
-class Unset:
-    """Not given, where None means something else."""
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET: Final = Unset()
 
 #: Idle connections kept for each provider, unless the pool is larger; enough for a pool that is resized later.
 _KEPT_CONNECTIONS: Final = 128
@@ -86,11 +83,11 @@ class ProviderRouter:
     ) -> None:
         if not isinstance(metrics_scope, str) or not metrics_scope.strip() or not metrics_scope.isprintable():
             raise ConfigError("metrics_scope must be a printable text that is not blank")
-        self._configs = _checked(providers)
+        self._configs = checked_providers(providers)
         self._scope = metrics_scope
         self._on_restart = on_restart
-        self._failure_policy = _checked_policy(stream_failure_policy)
-        self._timeout = _checked_timeout(default_timeout_seconds)
+        self._failure_policy = checked_failure_policy(stream_failure_policy)
+        self._timeout = checked_timeout(default_timeout_seconds)
         for name, given in (
             ("on_restart", on_restart),
             ("classify", classify),
@@ -104,12 +101,12 @@ class ProviderRouter:
         protocols = SUPPORTED_PROTOCOLS if supported_protocols is None else frozenset(supported_protocols)
         adapter_of = adapter_factory if adapter_factory is not None else built_in
         natives = [NativeProvider(config, adapter_of, protocols, classify) for config in self._configs]
-        store, owns_store = _store_of(metrics_store)
+        store, owns_store = store_of(metrics_store)
         self._engine = Engine(
             Setup(
                 name=metrics_scope,
                 targets=tuple(_target(native) for native in natives),
-                policy=_policy_of(policy),
+                policy=policy_of(policy),
                 health=settings_of(HealthConfig, health),
                 pool=workers,
                 ledger=settings_of(LedgerConfig, ledger),
@@ -160,9 +157,11 @@ class ProviderRouter:
         return self._engine.submit(
             call,
             call.call_type,
-            self._timeout if timeout is None else _checked_timeout(timeout),
+            self._timeout if timeout is None else checked_timeout(timeout),
             block,
-            self._failure_policy if stream_failure_policy is None else _checked_policy(stream_failure_policy),
+            self._failure_policy
+            if stream_failure_policy is None
+            else checked_failure_policy(stream_failure_policy),
             self._on_restart if on_restart is None else on_restart,
         )
 
@@ -182,8 +181,10 @@ class ProviderRouter:
         return self._engine.invoke(
             call,
             call.call_type,
-            self._timeout if timeout is None else _checked_timeout(timeout),
-            self._failure_policy if stream_failure_policy is None else _checked_policy(stream_failure_policy),
+            self._timeout if timeout is None else checked_timeout(timeout),
+            self._failure_policy
+            if stream_failure_policy is None
+            else checked_failure_policy(stream_failure_policy),
             self._on_restart if on_restart is None else on_restart,
         )
 
@@ -220,7 +221,7 @@ class ProviderRouter:
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Wait until every attempt so far is written; False where that failed or took longer than ``timeout``."""
-        return self._engine.flush(_checked_wait(timeout))
+        return self._engine.flush(checked_wait(timeout))
 
     def resize(self, max_workers: int) -> None:
         """Change the number of workers while running; surplus ones finish what they are doing."""
@@ -238,7 +239,7 @@ class ProviderRouter:
 
         Raises ``ThreadsStillRunningError`` naming threads that would not end.
         """
-        self._engine.close(None if timeout is None else _checked_wait(timeout))
+        self._engine.close(None if timeout is None else checked_wait(timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -251,101 +252,6 @@ class ProviderRouter:
     def __repr__(self) -> str:
         ids = [config.provider_id for config in self._configs]
         return f"{type(self).__name__}(providers={ids}, metrics_scope={self._scope!r})"
-
-
-def _checked(providers: Sequence[ProviderConfig | Mapping[str, Any]]) -> tuple[ProviderConfig, ...]:
-    if not isinstance(providers, Iterable):
-        raise ConfigError(f"providers must be a sequence of ProviderConfig, not {type(providers).__name__}")
-    configs = tuple(settings_of(ProviderConfig, provider) for provider in providers)
-    if not configs:
-        raise NoProvidersConfiguredError("a router needs at least one ProviderConfig")
-    ids = [config.provider_id for config in configs]
-    repeated = sorted({provider_id for provider_id in ids if ids.count(provider_id) > 1})
-    if repeated:
-        raise ConfigError(f"provider_id must be unique in a router; given twice: {', '.join(repeated)}")
-    return configs
-
-
-def _policy_of(given: Policy | OrderingPolicy | str | None) -> Policy | OrderingPolicy:
-    match given:
-        case None | "round_robin":
-            return RoundRobinPolicy()
-        case "preference":
-            return PreferencePolicy()
-        case str():
-            raise ConfigError(f'policy must be "round_robin", "preference" or an object, not {given!r}')
-        case _:
-            return given
-
-
-def _checked_policy(policy: StreamFailurePolicy | str) -> StreamFailurePolicy:
-    try:
-        return StreamFailurePolicy(policy)
-    except ValueError:
-        known = ", ".join(member.value for member in StreamFailurePolicy)
-        raise ConfigError(f"stream_failure_policy must be one of {known}, not {policy!r}") from None
-
-
-def _checked_wait(seconds: float) -> float:
-    if (
-        isinstance(seconds, bool)
-        or not isinstance(seconds, int | float)
-        or not 0 <= seconds <= LONGEST_SECONDS
-    ):
-        raise ConfigError(
-            f"a timeout must be a number of seconds from 0 to {LONGEST_SECONDS:g}, not {seconds!r}"
-        )
-    return float(seconds)
-
-
-def _checked_timeout(timeout: float | None) -> float | None:
-    if timeout is None:
-        return None
-    if (
-        isinstance(timeout, bool)
-        or not isinstance(timeout, int | float)
-        or not 0 < timeout <= LONGEST_SECONDS
-    ):
-        raise ConfigError(
-            f"a timeout must be a number of seconds above 0, up to {LONGEST_SECONDS:g}, not {timeout!r}"
-        )
-    return float(timeout)
-
-
-def _store_of(
-    given: MetricsStore | StoreConfig | Mapping[str, Any] | Unset | None,
-) -> tuple[MetricsStore | None, bool]:
-    """The store, and whether it is the router's own to close."""
-    if given is None:
-        return None, False
-    if isinstance(given, Unset):
-        given = StoreConfig()
-    if isinstance(given, StoreConfig | Mapping):
-        return _built_store(settings_of(StoreConfig, given)), True
-    missing = [
-        method
-        for method in ("record_attempts", "query_recent", "close")
-        if not callable(getattr(given, method, None))
-    ]
-    if missing:
-        raise ConfigError(
-            f"metrics_store {type(given).__name__} has no {', '.join(missing)}; see MetricsStore"
-        )
-    return given, False
-
-
-def _built_store(config: StoreConfig) -> MetricsStore | None:
-    match config.backend:
-        case "none":
-            return None
-        case "duckdb":
-            from turnout.storage.duckdb import DuckDBMetricsStore
-
-            return DuckDBMetricsStore(config.path)
-        case "sqlite":
-            from turnout.storage.sqlite import SQLiteMetricsStore
-
-            return SQLiteMetricsStore(str(config.path))
 
 
 def _target(native: NativeProvider) -> Target:

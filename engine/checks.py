@@ -1,0 +1,117 @@
+"""What a router is built from, checked: every refusal is a ``ConfigError`` that says what would do."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from turnout.calls import StreamFailurePolicy
+from turnout.config import LONGEST_SECONDS, ProviderConfig, StoreConfig, settings_of
+from turnout.errors import ConfigError, NoProvidersConfiguredError
+from turnout.policies.contract import OrderingPolicy, Policy
+from turnout.policies.preference import PreferencePolicy
+from turnout.policies.round_robin import RoundRobinPolicy
+from turnout.storage.contract import MetricsStore
+
+
+class Unset:
+    """Not given, where None means something else."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = Unset()
+
+
+def checked_providers(providers: Sequence[ProviderConfig | Mapping[str, Any]]) -> tuple[ProviderConfig, ...]:
+    if not isinstance(providers, Iterable):
+        raise ConfigError(f"providers must be a sequence of ProviderConfig, not {type(providers).__name__}")
+    configs = tuple(settings_of(ProviderConfig, provider) for provider in providers)
+    if not configs:
+        raise NoProvidersConfiguredError("a router needs at least one ProviderConfig")
+    ids = [config.provider_id for config in configs]
+    repeated = sorted({provider_id for provider_id in ids if ids.count(provider_id) > 1})
+    if repeated:
+        raise ConfigError(f"provider_id must be unique in a router; given twice: {', '.join(repeated)}")
+    return configs
+
+
+def policy_of(given: Policy | OrderingPolicy | str | None) -> Policy | OrderingPolicy:
+    match given:
+        case None | "round_robin":
+            return RoundRobinPolicy()
+        case "preference":
+            return PreferencePolicy()
+        case str():
+            raise ConfigError(f'policy must be "round_robin", "preference" or an object, not {given!r}')
+        case _:
+            return given
+
+
+def checked_failure_policy(policy: StreamFailurePolicy | str) -> StreamFailurePolicy:
+    try:
+        return StreamFailurePolicy(policy)
+    except ValueError:
+        known = ", ".join(member.value for member in StreamFailurePolicy)
+        raise ConfigError(f"stream_failure_policy must be one of {known}, not {policy!r}") from None
+
+
+def checked_wait(seconds: float) -> float:
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not 0 <= seconds <= LONGEST_SECONDS
+    ):
+        raise ConfigError(
+            f"a timeout must be a number of seconds from 0 to {LONGEST_SECONDS:g}, not {seconds!r}"
+        )
+    return float(seconds)
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    if timeout is None:
+        return None
+    if (
+        isinstance(timeout, bool)
+        or not isinstance(timeout, int | float)
+        or not 0 < timeout <= LONGEST_SECONDS
+    ):
+        raise ConfigError(
+            f"a timeout must be a number of seconds above 0, up to {LONGEST_SECONDS:g}, not {timeout!r}"
+        )
+    return float(timeout)
+
+
+def store_of(
+    given: MetricsStore | StoreConfig | Mapping[str, Any] | Unset | None,
+) -> tuple[MetricsStore | None, bool]:
+    """The store, and whether it is the router's own to close."""
+    if given is None:
+        return None, False
+    if isinstance(given, Unset):
+        given = StoreConfig()
+    if isinstance(given, StoreConfig | Mapping):
+        return _built_store(settings_of(StoreConfig, given)), True
+    missing = [
+        method
+        for method in ("record_attempts", "query_recent", "close")
+        if not callable(getattr(given, method, None))
+    ]
+    if missing:
+        raise ConfigError(
+            f"metrics_store {type(given).__name__} has no {', '.join(missing)}; see MetricsStore"
+        )
+    return given, False
+
+
+def _built_store(config: StoreConfig) -> MetricsStore | None:
+    match config.backend:
+        case "none":
+            return None
+        case "duckdb":
+            from turnout.storage.duckdb import DuckDBMetricsStore
+
+            return DuckDBMetricsStore(config.path)
+        case "sqlite":
+            from turnout.storage.sqlite import SQLiteMetricsStore
+
+            return SQLiteMetricsStore(str(config.path))
