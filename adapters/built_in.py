@@ -1,27 +1,18 @@
 """The adapters that come with turnout, by protocol."""
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 from turnout.adapters.contract import NativeAdapter
-from turnout.adapters.openai_chat import OpenAIChatAdapter
-from turnout.adapters.openai_responses import OpenAIResponsesAdapter
 from turnout.calls import ApiProtocol
 from turnout.clock import Clock
 from turnout.config import ProviderConfig
-from turnout.errors import UnsupportedProtocolError
 
 
 class ClosableAdapter(NativeAdapter, Protocol):
     def close(self) -> None: ...
 
 
-_BY_PROTOCOL: Final[dict[ApiProtocol, Callable[..., ClosableAdapter]]] = {
-    ApiProtocol.OPENAI_CHAT: OpenAIChatAdapter,
-    ApiProtocol.OPENAI_RESPONSES: OpenAIResponsesAdapter,
-}
-
-SUPPORTED_PROTOCOLS: Final = frozenset(_BY_PROTOCOL)
+SUPPORTED_PROTOCOLS: Final = frozenset({ApiProtocol.OPENAI_CHAT, ApiProtocol.OPENAI_RESPONSES})
 
 
 class BuiltInAdapters:
@@ -36,14 +27,23 @@ class BuiltInAdapters:
         adapter = self._adapters.get(config.provider_id)
         if adapter is not None:
             return adapter
-        make = _BY_PROTOCOL.get(config.protocol)
-        if make is None:
-            raise UnsupportedProtocolError(f"no adapter for the protocol {config.protocol}")
         # Of two threads that make one at once, the first to be kept is used by both; neither has connected yet.
-        return self._adapters.setdefault(
-            config.provider_id, make(config, connections=self._connections, clock=self._clock)
-        )
+        return self._adapters.setdefault(config.provider_id, self._made(config))
 
     def close(self) -> None:
         for adapter in self._adapters.values():
             adapter.close()
+
+    def _made(self, config: ProviderConfig) -> ClosableAdapter:
+        # Imported here: what an adapter needs (TLS, HTTP) is not needed to import turnout.
+        match config.protocol:
+            case ApiProtocol.OPENAI_CHAT:
+                from turnout.adapters.openai_chat import OpenAIChatAdapter
+
+                return OpenAIChatAdapter(config, connections=self._connections, clock=self._clock)
+            case ApiProtocol.OPENAI_RESPONSES:
+                from turnout.adapters.openai_responses import OpenAIResponsesAdapter
+
+                return OpenAIResponsesAdapter(config, connections=self._connections, clock=self._clock)
+            case _:
+                assert_never(config.protocol)

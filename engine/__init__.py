@@ -1,5 +1,8 @@
 """turnout gets an LLM call answered: over interchangeable providers, with every attempt recorded."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from turnout.actors.health import ProviderHealthReport
 from turnout.adapters.contract import NativeAdapter, NormalizedStream
 from turnout.calls import (
@@ -62,11 +65,27 @@ from turnout.policies.preference import PreferencePolicy
 from turnout.policies.round_robin import RoundRobinPolicy
 from turnout.router import ProviderRouter
 from turnout.storage.contract import MetricsStore
-from turnout.storage.duckdb import DuckDBMetricsStore
-from turnout.storage.memory import MemoryMetricsStore
 from turnout.storage.rows import Row
-from turnout.storage.sqlite import SQLiteMetricsStore
 from turnout.streaming import RouterStream
+
+if TYPE_CHECKING:
+    from turnout.storage.duckdb import DuckDBMetricsStore
+    from turnout.storage.memory import MemoryMetricsStore
+    from turnout.storage.sqlite import SQLiteMetricsStore
+
+#: Stores, imported when they are asked for: most programs use one of them, or none.
+_STORES = {
+    "DuckDBMetricsStore": "turnout.storage.duckdb",
+    "MemoryMetricsStore": "turnout.storage.memory",
+    "SQLiteMetricsStore": "turnout.storage.sqlite",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _STORES:
+        return getattr(import_module(_STORES[name]), name)
+    raise AttributeError(f"module 'turnout' has no attribute {name!r}")
+
 
 __all__ = [
     "UNSET",
