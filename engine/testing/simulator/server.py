@@ -24,6 +24,8 @@ from turnout.testing.simulator.wire import Connection, HttpRequest, Response
 LOG_BOUND = 10_000
 _BACKLOG = 1024
 _THREAD_END_SECONDS = 5.0
+_TURNS_TO_CONNECT = 8
+_HANDSHAKE_SECONDS = 0.5
 _DIALECTS: Mapping[str, Dialect] = {"/v1/chat/completions": "chat", "/v1/responses": "responses"}
 _T = TypeVar("_T")
 
@@ -175,6 +177,16 @@ class Simulator:
         self._ready.set()
         await self._stopping.wait()
         server.close()
+        # A connection accepted just now is still being made, by a task of the loop's own: it must be there to be ended.
+        for _ in range(_TURNS_TO_CONNECT):
+            await asyncio.sleep(0)
+        await self._end_connections()
+        being_made = asyncio.all_tasks() - {asyncio.current_task()}
+        if being_made:
+            await asyncio.wait(being_made, timeout=_HANDSHAKE_SECONDS)
+            await self._end_connections()
+
+    async def _end_connections(self) -> None:
         # transports report their end through the loop: without these turns they would be left unclosed
         while self._open_connections:
             for connection in tuple(self._open_connections):
