@@ -1,0 +1,128 @@
+"""Streams that were started over: let go, they are given back; ended, they end loudly."""
+
+import gc
+import threading
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from turnout import (
+    ApiProtocol,
+    DeadlineExceededError,
+    Fault,
+    PreferencePolicy,
+    ProviderConfig,
+    RouterExhaustedError,
+    StreamRestart,
+)
+from turnout.testing import FINISHED, ScriptedAdapters
+from turnout.testing.scripted import ScriptedStream
+from turnout.testing.simulator import Answer, KeepAliveComments
+
+
+class Telling(ScriptedStream):
+    """Says when it is closed."""
+
+    def __init__(self, *script: Any) -> None:
+        super().__init__(script)
+        self.gone = threading.Event()
+
+    def close(self) -> None:
+        super().close()
+        self.gone.set()
+
+
+def provider(name: str, **settings: Any) -> ProviderConfig:
+    return ProviderConfig(
+        provider_id=name,
+        name=name,
+        protocol=ApiProtocol.OPENAI_CHAT,
+        model="m",
+        api_key=SecretStr("k"),
+        **settings,
+    )
+
+
+def test_an_abandoned_stream_that_was_started_over_is_closed_and_its_place_given_back(rig: Any) -> None:
+    second = Telling("one", "two", FINISHED)
+    gone = ConnectionError("gone")
+    adapters = ScriptedAdapters({"a": [[gone], gone], "b": [lambda call: second, "next"]})
+    router = rig.router(
+        [provider("a"), provider("b", max_concurrency=1)], policy=PreferencePolicy(), adapter_factory=adapters
+    )
+    stream = router.invoke(rig.chat(stream=True))
+    assert next(stream) == "one"
+    assert stream.restarts == 1
+
+    del stream
+    gc.collect()
+
+    assert second.gone.wait(5)
+    assert router.stats().streams == 0
+    # It had the only place at the second provider: this call waits for it.
+    assert router.invoke(rig.chat(), timeout=5.0) == "next"
+
+
+def test_an_on_restart_that_raises_stop_iteration_never_ends_the_stream_as_if_it_were_whole(rig: Any) -> None:
+    def stop(restart: StreamRestart) -> None:
+        raise StopIteration
+
+    adapters = ScriptedAdapters({"a": [["x"]], "b": [["y", FINISHED]]})
+    router = rig.scripted(adapters, "ab", policy=PreferencePolicy(), on_restart=stop)
+    stream = router.invoke(rig.chat(stream=True))
+
+    assert next(stream) == "x"
+    with pytest.raises(RuntimeError, match="on_restart raised StopIteration"):
+        next(stream)
+
+    assert list(stream) == []
+    assert router.stats().streams == 0
+
+
+def test_a_deadline_in_a_stream_before_its_content_is_told_as_the_deadline(rig: Any) -> None:
+    # The first answer builds the SDK's client, so that the time of the second goes to the stream.
+    sim = rig.simulate(a=[Answer(), KeepAliveComments()])
+    router = rig.router(rig.providers(sim))
+    router.invoke(rig.chat())
+
+    with pytest.raises(DeadlineExceededError) as caught:
+        list(router.invoke(rig.chat(stream=True), timeout=0.4))
+
+    (attempt,) = caught.value.attempts
+    assert attempt.fault is Fault.DEADLINE
+
+
+def test_a_failed_call_made_where_it_is_waited_for_leaves_nothing_to_the_garbage_collector(rig: Any) -> None:
+    go_on, began = threading.Event(), threading.Event()
+
+    def keep_the_worker(call: Any) -> str:
+        began.set()
+        assert go_on.wait(30)
+        return "answer"
+
+    adapters = ScriptedAdapters({"a": [keep_the_worker, RuntimeError("broken")]})
+    router = rig.scripted(adapters, "a", pool={"max_workers": 1}, health={"failure_threshold": 10_000})
+    busy = router.submit(rig.chat())
+    assert began.wait(30)
+
+    def fail() -> None:
+        try:
+            router.submit(rig.chat()).result()
+        except RouterExhaustedError:
+            return
+        raise AssertionError("it was to fail")
+
+    fail()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            fail()
+        found = gc.collect()
+    finally:
+        gc.enable()
+        go_on.set()
+
+    assert busy.result(30) == "answer"
+    assert found == 0
