@@ -176,8 +176,10 @@ class Simulator:
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stopping.wait()
-        server.close()
-        # A connection accepted just now is still being made, by a task of the loop's own: it must be there to be ended.
+        # Accept no more, but leave the server open for now: a connection accepted just before is still being made, by a
+        # task of the loop's own that fails on a closed server and leaves its socket open.
+        for listening in server.sockets:
+            self._loop.remove_reader(listening.fileno())
         for _ in range(_TURNS_TO_CONNECT):
             await asyncio.sleep(0)
         await self._end_connections()
@@ -185,6 +187,7 @@ class Simulator:
         if being_made:
             await asyncio.wait(being_made, timeout=_HANDSHAKE_SECONDS)
             await self._end_connections()
+        server.close()
 
     async def _end_connections(self) -> None:
         # transports report their end through the loop: without these turns they would be left unclosed
