@@ -172,12 +172,15 @@ class Engine:
     def close(self, timeout: float | None) -> None:
         """Refuse new work, let submitted calls end, write the ledger, end the threads. Idempotent; where it was
         interrupted, or threads would not end, another close goes on with what is left."""
-        if threading.current_thread().name.startswith(f"turnout-{self._setup.name}-"):
+        plant, here = self._plant, threading.get_ident()
+        if plant is not None and (
+            plant.runtime.is_run_by_this_thread()
+            or any(future.maker == here for future in list(self._pending.values()))
+        ):
             raise ReentrantCallError(
-                "a router cannot be closed from one of its own threads: they end with it"
+                "a router cannot be closed from one of its own threads, nor from within a call: it waits for them"
             )
         self._closed = True
-        plant = self._plant
         if plant is None:
             return
         end = None if timeout is None else time.monotonic() + timeout

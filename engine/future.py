@@ -1,5 +1,6 @@
 """The future of a submitted invocation."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
@@ -27,6 +28,8 @@ class InvocationFuture(Future[Any]):
         self._on_worker = on_worker
         self._pending = pending
         self._answer: tuple[Any] | None = None
+        #: The thread that makes the call itself, if one does.
+        self.maker: int | None = None
         #: Set in a forked child: the thread that would resolve it exists in the parent only.
         self.left_behind = False
         self.ticket: Takeable | None = None
@@ -95,5 +98,8 @@ class InvocationFuture(Future[Any]):
                     "should run it; use invoke() there, or add_done_callback()"
                 )
         elif timeout is None and self.ticket is not None:
-            return self.ticket.take()
+            task = self.ticket.take()
+            if task is not None:
+                self.maker = threading.get_ident()
+            return task
         return None

@@ -68,13 +68,13 @@ class Actor:
         self._mailbox: Mailbox[Envelope] = Mailbox(capacity, clock)
         self._clock = clock
         self._outlives = outlives
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._ended = False
         # Whoever holds the baton is the state's owner once the thread has ended.
         self._baton: SimpleQueue[None] = SimpleQueue()
 
     def start(self) -> None:
-        self._thread.start()
+        self.thread.start()
 
     def tell(self, message: Any) -> bool:
         """Send a message that nobody waits for. False when the mailbox is full and the message was not taken."""
@@ -89,7 +89,7 @@ class Actor:
         Raises ``ReentrantCallError`` on the actor's own thread, ``RouterClosedError`` after its end,
         ``RouterBusyError`` when its mailbox is full and ``TimeoutError`` when the reply does not come in time.
         """
-        if threading.current_thread() is self._thread:
+        if threading.current_thread() is self.thread:
             raise ReentrantCallError(
                 f"{self.name} was asked from its own thread, where no answer could come; "
                 "do not call the router from a policy or an event sink"
@@ -110,12 +110,12 @@ class Actor:
 
     def stop(self, timeout_seconds: float) -> list[str]:
         """Handle what is waiting, then end. The names of threads that did not end in time."""
-        if not self._thread.ident:
+        if not self.thread.ident:
             self._end()
             return []
         self._mailbox.put_last(_STOP)
-        self._thread.join(timeout_seconds)
-        return [self.name] if self._thread.is_alive() else []
+        self.thread.join(timeout_seconds)
+        return [self.name] if self.thread.is_alive() else []
 
     def _run(self) -> None:
         stopping, rest = False, self._next_rest()

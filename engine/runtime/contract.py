@@ -90,5 +90,8 @@ class Runtime(Protocol):
     def stop(self, timeout_seconds: float) -> None:
         """End everything that was started, last first; raises ``ThreadsStillRunningError``."""
 
+    def is_run_by_this_thread(self) -> bool:
+        """Whether the calling thread is any of its own."""
+
     def owns_this_thread(self) -> bool:
         """Whether the calling thread is one of the workers."""

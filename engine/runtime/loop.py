@@ -16,7 +16,7 @@ class EventLoop:
     def __init__(self, name: str) -> None:
         self.name = name
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._first_use = Once()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -28,7 +28,7 @@ class EventLoop:
     ) -> "concurrent.futures.Future[Any]":
         """Await on the loop, in ``context``. Cancelling the future that is given back cancels the task."""
         if self._first_use():
-            self._thread.start()
+            self.thread.start()
         self._ready.wait(5.0)
         loop = self._loop
         if loop is None:
@@ -42,8 +42,8 @@ class EventLoop:
             return []
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout_seconds)
-        return [self.name] if self._thread.is_alive() else []
+        self.thread.join(timeout_seconds)
+        return [self.name] if self.thread.is_alive() else []
 
     def _run(self) -> None:
         # The runner cancels and awaits what is left, then closes the loop.

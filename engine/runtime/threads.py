@@ -1,5 +1,6 @@
 """The runtime made of threads."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +23,14 @@ class ThreadRuntime:
         self.clock = clock
         self._prefix = f"turnout-{router_name}"
         self._supervisor = Supervisor()
+        self._threads: list[threading.Thread] = []
         self.workers = WorkerPool(
             self._prefix, max_workers=max_workers, max_queue=max_queue, idle_seconds=idle_seconds, clock=clock
         )
         self.owns_this_thread = self.workers.owns_this_thread
         self.alarms = Timer(f"{self._prefix}-timer", clock)
         self.loop = EventLoop(f"{self._prefix}-loop")
+        self._threads += [self.alarms.thread, self.loop.thread]
 
     def actor(
         self, name: str, behaviour: Behaviour, *, capacity: int = 10_000, outlives: bool = False
@@ -36,6 +39,7 @@ class ThreadRuntime:
             f"{self._prefix}-{name}", behaviour, clock=self.clock, capacity=capacity, outlives=outlives
         )
         self._supervisor.own(actor)
+        self._threads.append(actor.thread)
         return actor
 
     def pooled(
@@ -50,6 +54,9 @@ class ThreadRuntime:
         """Own the parts that give work to actors: started after them, they end before them."""
         for part in (self.alarms, self.loop, self.workers):
             self._supervisor.own(part)
+
+    def is_run_by_this_thread(self) -> bool:
+        return threading.current_thread() in self._threads or self.owns_this_thread()
 
     def stop(self, timeout_seconds: float) -> None:
         self._supervisor.stop(timeout_seconds)

@@ -37,7 +37,7 @@ class Timer:
         self._clock = clock
         self._arrivals: SimpleQueue[Alarm | None] = SimpleQueue()
         self._numbers = itertools.count()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._first_use = Once()
 
     def start(self) -> None:
@@ -48,7 +48,7 @@ class Timer:
         alarm = Alarm(instant, next(self._numbers), callback)
         self._arrivals.put(alarm)
         if self._first_use():
-            self._thread.start()
+            self.thread.start()
         return alarm
 
     def stop(self, timeout_seconds: float) -> list[str]:
@@ -56,8 +56,8 @@ class Timer:
         if self._first_use():
             return []
         self._arrivals.put(None)
-        self._thread.join(timeout_seconds)
-        return [self.name] if self._thread.is_alive() else []
+        self.thread.join(timeout_seconds)
+        return [self.name] if self.thread.is_alive() else []
 
     def _run(self) -> None:
         waiting: list[Alarm] = []

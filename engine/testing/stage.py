@@ -116,6 +116,9 @@ class Stage:
         for actor in reversed(self._actors):
             actor.end()
 
+    def is_run_by_this_thread(self) -> bool:
+        return self.owns_this_thread()
+
     def owns_this_thread(self) -> bool:
         return self._order.place is Place.WORKER
 

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from turnout import ReentrantCallError, RouterClosedError, RouterExhaustedError, StorageError
+from turnout import (
+    ApiProtocol,
+    CallType,
+    CallVariant,
+    ProviderRouter,
+    ReentrantCallError,
+    RouterClosedError,
+    RouterExhaustedError,
+    StorageError,
+)
 from turnout.storage.memory import MemoryMetricsStore
 from turnout.testing import ScriptedAdapters
 
@@ -164,3 +173,25 @@ def test_an_async_adapter_that_raises_an_exit_fails_its_own_call_only(rig: Any) 
         router.invoke(rig.chat(), timeout=20.0)
     assert router.invoke(rig.chat(), timeout=20.0) == "answer"
     assert router.submit(rig.chat()).result(20) == "answer"
+
+
+def test_close_from_a_call_made_by_the_waiting_thread_itself_is_refused_at_once() -> None:
+    refused: list[Exception] = []
+
+    class Closing:
+        def invoke(self, operation: str, arguments: Any) -> str:
+            try:
+                router.close()
+            except ReentrantCallError as error:
+                refused.append(error)
+            return "answer"
+
+    router = ProviderRouter(
+        [{"provider_id": "p", "name": "p", "protocol": "openai_chat", "model": "m", "api_key": "k"}],
+        adapter_factory=lambda config: Closing(),
+        metrics_store=None,
+    )
+    call = CallVariant(ApiProtocol.OPENAI_CHAT, "chat.completions.create", CallType.REGULAR, {})
+    assert router.submit(call).result() == "answer"
+    assert len(refused) == 1
+    router.close()

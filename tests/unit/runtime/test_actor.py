@@ -175,7 +175,7 @@ def test_a_thread_that_will_not_end_is_named() -> None:
     assert blocked.entered.wait(WAIT)
     assert actor.stop(0.0) == ["turnout-test-actor"]
     blocked.go.set()
-    actor._thread.join(WAIT)
+    actor.thread.join(WAIT)
 
 
 def test_one_that_fails_between_messages_goes_on() -> None:
