@@ -46,6 +46,10 @@ def in_child(work):
 """
 
 
+#: Python 3.12 and later warn of every fork() of a process with threads; these tests are about just that.
+FORK_IS_MEANT = "ignore:This process:DeprecationWarning"
+
+
 def run(code: str, *arguments: str, **environment: str) -> list[str]:
     """The lines that a fresh process prints for `code`; it must end well and say nothing on stderr."""
     done = subprocess.run(
@@ -53,7 +57,7 @@ def run(code: str, *arguments: str, **environment: str) -> list[str]:
         capture_output=True,
         text=True,
         timeout=50,
-        env={**os.environ, "LOGURU_LEVEL": "CRITICAL", **environment},
+        env={**os.environ, "LOGURU_LEVEL": "CRITICAL", "PYTHONWARNINGS": FORK_IS_MEANT, **environment},
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
