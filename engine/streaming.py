@@ -87,11 +87,10 @@ class Reading:
 
     def _read(self) -> Any:
         while not self.over and not self._closing:
-            error: Exception | None = None
             try:
                 chunk = next(self.stream)
             except StopIteration:
-                pass
+                error: Exception | None = None
             except Exception as raised:
                 error = raised
             else:
