@@ -334,7 +334,10 @@ def test_a_closed_store_may_be_closed_again_and_refuses_every_use(make: Made) ->
 
 
 def test_a_store_never_used_may_be_closed(make: Made) -> None:
-    make().close()
+    store = make()
+    store.close()
+    with pytest.raises(StorageError, match="closed"):
+        store.record_attempts([a_row()])
 
 
 def test_identities_are_uuids(store: AnyStore) -> None:

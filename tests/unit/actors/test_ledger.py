@@ -104,6 +104,7 @@ def test_a_sleeping_writer_is_woken_by_the_first_row(rig: Rig) -> None:
     rig.until(lambda: ledger._writer.asleep)
     ledger.put(attempt(1))
     rig.until(lambda: bool(store.batches))
+    assert store.batches == [1]
 
 
 def test_flush_waits_for_what_was_told_before_it(rig: Rig) -> None:

@@ -54,7 +54,7 @@ def test_a_client_that_shuts_its_socket_down_has_left(simulate: Any, bare: Any) 
     client.read_until(b"assistant")
     client.socket.shutdown(socket.SHUT_RDWR)
 
-    sim.wait_for(lambda: sim.requests("a")[0].outcome is Ending.CLIENT_CLOSED)
+    assert sim.wait_for(lambda: sim.requests("a")[0].outcome is Ending.CLIENT_CLOSED)
 
 
 def test_a_client_that_leaves_a_long_stream_unread_is_noticed(simulate: Any, bare: Any) -> None:
@@ -102,8 +102,11 @@ def test_stop_may_be_called_before_start_and_twice() -> None:
     sim = Simulator([SimulatedProvider("a")])
     sim.stop()
     sim.start()
+    port = sim.port
     sim.stop()
     sim.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
 def test_it_runs_on_one_named_daemon_thread(simulate: Any) -> None:
