@@ -30,9 +30,10 @@ class NativeCall(NamedTuple):
         """The caller's variants, checked. Raises a ``CallError`` before any provider is contacted."""
         variants: dict[ApiProtocol, CallVariant] = {}
         call_type: CallType | None = None
-        given = (calls,) if isinstance(calls, CallVariant) else calls
-        if not isinstance(given, Iterable):
-            raise NoCallVariantError(f"CallVariants were expected, not {type(calls).__name__}")
+        try:
+            given = iter((calls,) if isinstance(calls, CallVariant) else calls)
+        except TypeError:
+            raise NoCallVariantError(f"CallVariants were expected, not {type(calls).__name__}") from None
         for variant in given:
             if not isinstance(variant, CallVariant):
                 raise NoCallVariantError(f"a CallVariant was expected, not {type(variant).__name__}")

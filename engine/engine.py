@@ -214,6 +214,7 @@ class Engine:
         self._pending = {}
         self._building = threading.Lock()
         self._setup.rng.seed(os.urandom(16))
+        self._ids = TimeOrderedIds(self._setup.clock, self._setup.rng)
         return inherited
 
     def _asked(

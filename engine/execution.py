@@ -127,7 +127,11 @@ class Execution:
         snapshot = self.circuits.snapshot
         eligible: list[Target] = []
         for target in self.targets:
-            refusal = self._refusal(target, request)
+            try:
+                refusal = None if target.supports(request) else excluded(target, *target.why_not(request))
+            except Exception as error:
+                # That provider's failure, not the route's.
+                refusal = excluded(target, FilterReason.UNSUPPORTED, f"supports raised {told(error)}")
             if refusal is not None:
                 progress.exclusions.append(refusal)
             elif snapshot.clean or not self._benched(target, snapshot.circuits[target.provider_id], progress):
@@ -135,14 +139,6 @@ class Execution:
         if not eligible:
             raise NoEligibleProvidersError(progress.exclusions)
         return eligible
-
-    @staticmethod
-    def _refusal(target: Target, request: Any) -> Exclusion | None:
-        try:
-            return None if target.supports(request) else excluded(target, *target.why_not(request))
-        except Exception as error:
-            # That provider's failure, not the route's.
-            return excluded(target, FilterReason.UNSUPPORTED, f"supports raised {told(error)}")
 
     def _next_target(self, remaining: list[Target], progress: Progress) -> Target | list[Lane] | None:
         """Take the first provider left that is not benched by now and has room. Where all that are left are full:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from turnout.storage.columns import COLUMNS, LABELS, column, labelled
+from turnout.storage.columns import COLUMNS, IDENTITIES, LABELS, column, identities, labelled
 from turnout.storage.rows import Row
 
 _TEXT: Final = b"u"
+_IDENTITY: Final = b"w:16"
 _TYPECODES: Final = {b"i": "i", b"l": "q", b"g": "d", b"c": "b", b"tsu:UTC": "q"}
 _NULLABLE: Final = 2
 
@@ -73,6 +74,8 @@ def _capsule(struct: ctypes.Structure, name: bytes) -> object:
 
 
 def _format(name: str) -> bytes:
+    if name in IDENTITIES:
+        return _IDENTITY
     kind = str(Row.__annotations__[name])
     for word, code in (
         ("datetime", b"tsu:UTC"),
@@ -136,7 +139,10 @@ class RowBatch:
         places, combinations = labelled(rows)
         labels = dict(zip(LABELS, zip(*combinations, strict=True), strict=True))
         for name, own in self._columns.items():
-            own.fill(list(labels[name]) if name in labels else column(rows, name))
+            if own.code == _IDENTITY:
+                own.hold(len(rows), None, array("B", identities(rows, name)))
+            else:
+                own.fill(list(labels[name]) if name in labels else column(rows, name))
         for struct in self._arrays:
             if struct.dictionary:
                 struct.length = len(rows)

@@ -38,6 +38,10 @@ class AttemptRows(Sequence[Row]):
         make = _COLUMNS.get(name)
         return [getattr(row, name) for row in self] if make is None else make(self._fields)
 
+    def identities(self, name: str) -> bytes:
+        """``attempt_id`` or ``invocation_id`` of each row, as 16 bytes each."""
+        return b"".join([key.to_bytes(16, "big") for key in self._fields[_KEYS[name]]])
+
     def kinds(self) -> tuple[list[int], list[Row]]:
         """For each row the number of its kind, and one row of each kind: rows of a kind differ only in what
         ``column`` gives at once."""
@@ -94,6 +98,7 @@ def _tokens(name: str) -> Callable[[Fields], list[Any]]:
     ]
 
 
+_KEYS: Final = {"attempt_id": "key", "invocation_id": "invocation_key"}
 _COLUMNS: Final[dict[str, Callable[[Fields], list[Any]]]] = {
     "attempt_id": lambda fields: [id_text(key) for key in fields["key"]],
     "invocation_id": lambda fields: [id_text(key) for key in fields["invocation_key"]],

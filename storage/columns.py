@@ -29,6 +29,8 @@ LABELS: Final = (
     "http_status",
     "error_code",
 )
+IDENTITIES: Final = ("attempt_id", "invocation_id")
+_IDENTITY_BYTES: Final = 16
 _labels_of: Final = attrgetter(*LABELS)
 _GETTERS: Final = {name: attrgetter(name) for name in COLUMNS}
 _NUMBERS: Final = frozenset(
@@ -48,6 +50,20 @@ def column(rows: Sequence[Row], name: str) -> list[Any]:
     if name in _NUMBERS:
         _refuse_unbounded(name, values)
     return values
+
+
+def identities(rows: Sequence[Row], name: str) -> bytes:
+    """One of ``IDENTITIES`` of each row, as 16 bytes each; a text that is no UUID raises ``StorageError``."""
+    if isinstance(rows, AttemptRows):
+        return rows.identities(name)
+    texts = column(rows, name)
+    try:
+        together = bytes.fromhex("".join(texts).replace("-", ""))
+    except (TypeError, ValueError) as error:
+        raise StorageError(f"a row whose {name} is not a UUID cannot be kept") from error
+    if len(together) != _IDENTITY_BYTES * len(texts):
+        raise StorageError(f"a row whose {name} is not a UUID cannot be kept")
+    return together
 
 
 def labelled(rows: Sequence[Row]) -> tuple[list[int], list[tuple[Any, ...]]]:

@@ -1,6 +1,7 @@
 """The owner of the store: it writes what happened, in batches, on no caller's time."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -66,8 +67,8 @@ class Ring:
 class Writer:
     """Drains rows on a tick, by size, and on flush. Used by its actor alone, but for ``incoming`` and what it shows.
 
-    Rows come by a queue that wakes nobody: a put that wakes a thread costs the caller ten times more. ``bell`` holds
-    one token while the writer wants to be rung; whoever takes it rings.
+    Rows come by a deque, which wakes nobody and whose ends are each one step: a put that wakes a thread costs the
+    caller ten times more. ``bell`` holds one token while the writer wants to be rung; whoever takes it rings.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Writer:
         self._quiet = 0
         self._failures = 0
         self._try_at = 0.0
-        self.incoming: SimpleQueue[Attempt] = SimpleQueue()
+        self.incoming: deque[Attempt] = deque()
         self.bell: SimpleQueue[None] = SimpleQueue()
         self.asleep = False
         self.closed = False
@@ -130,7 +131,7 @@ class Writer:
             return self._flush_seconds
         self.asleep = True
         # Who put a row just before could not know that a ring was wanted.
-        return self._flush_seconds if not self.incoming.empty() else None
+        return self._flush_seconds if self.incoming else None
 
     def ended(self) -> None:
         self.closed = True
@@ -154,18 +155,20 @@ class Writer:
         return self._write()
 
     def _take_in(self) -> bool:
-        """Turn what came into rows, as far as there is room; whether any rows wait."""
-        while True:
-            try:
-                attempt = self.incoming.get_nowait()
-            except Empty:
-                break
-            if len(self._pending) < self._max_rows and self.keeps:
-                self._pending.append(attempt)
-            elif self.keeps:
-                self._overflow()
-        self.held = len(self._pending)
-        return bool(self._pending)
+        """Take what came, as far as there is room; whether any rows wait."""
+        pending, take = self._pending, self.incoming.popleft
+        try:
+            if self.keeps:
+                for _ in range(self._max_rows - len(pending)):
+                    pending.append(take())
+            while True:
+                take()
+                if self.keeps:
+                    self._overflow()
+        except IndexError:
+            # Nothing is left: also where a late caller counts its row as lost at this moment.
+            self.held = len(pending)
+        return bool(pending)
 
     def _overflow(self) -> None:
         if not self.overflowed:
@@ -246,13 +249,13 @@ class Ledger:
     def put(self, attempt: Attempt) -> None:
         """Record an attempt. Never waits; past ``max_rows`` the row is dropped and counted."""
         writer, incoming = self._writer, self._incoming
-        waiting = incoming.qsize()
+        waiting = len(incoming)
         # A look, not a token: at most one row more per thread than max_rows, and half the price on every call.
         if waiting + writer.held >= self._max_rows or not writer.keeps:
             self._dropped.add()
             return
-        incoming.put(attempt)
-        if writer.asleep or waiting >= self._batch_rows:
+        incoming.append(attempt)
+        if (writer.asleep or waiting >= self._batch_rows) and not writer.bell.empty():
             self._ring()
         if writer.closed:
             self._count_late()
@@ -269,7 +272,7 @@ class Ledger:
         writer = self._writer
         return LedgerStats(
             written=writer.written,
-            waiting=self._incoming.qsize() + writer.held,
+            waiting=len(self._incoming) + writer.held,
             dropped=self._dropped.value + writer.overflowed,
             failing=writer.failing,
         )
@@ -290,8 +293,8 @@ class Ledger:
     def _count_late(self) -> None:
         while True:
             try:
-                self._incoming.get_nowait()
-            except Empty:
+                self._incoming.popleft()
+            except IndexError:
                 return
             self._dropped.add()
             logger.debug("an attempt that ended after close() was not recorded")
