@@ -3,88 +3,127 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from turnout.actors.health import ProviderHealthReport
-from turnout.adapters.contract import NativeAdapter, NormalizedStream
-from turnout.calls import (
-    ApiProtocol,
-    Attempt,
-    CallType,
-    CallVariant,
-    FilterReason,
-    Identity,
-    Outcome,
-    Reason,
-    Report,
-    StreamFailurePolicy,
-    StreamRestart,
-    Usage,
-)
-from turnout.checks import UNSET
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, StoreConfig
-from turnout.engine import EngineStats
-from turnout.errors import (
-    CallError,
-    ConfigError,
-    DeadlineExceededError,
-    DuplicateCallVariantProtocolError,
-    Exclusion,
-    FailedAttempt,
-    InvalidCallError,
-    InvalidOperationArgumentsError,
-    MissingApiKeyError,
-    MixedCallTypeError,
-    ModelArgumentConflictError,
-    NoCallVariantError,
-    NoEligibleProvidersError,
-    NoProvidersConfiguredError,
-    ProviderConnectionError,
-    ProviderError,
-    ProviderHTTPError,
-    ProviderResponsesError,
-    ProviderSDKNotInstalledError,
-    ProviderStreamInterruptedError,
-    ProviderTimeoutError,
-    ReentrantCallError,
-    RouteError,
-    RouterBusyError,
-    RouterClosedError,
-    RouterExhaustedError,
-    SchemaMismatchError,
-    StorageDriverMissingError,
-    StorageError,
-    StorageLockedError,
-    ThreadsStillRunningError,
-    TurnoutError,
-    UnsupportedOperationError,
-    UnsupportedProtocolError,
-)
-from turnout.faults import Failure, Fault
-from turnout.future import InvocationFuture
-from turnout.policies.contract import OrderingPolicy, Policy, Ranking, RoutingContext
-from turnout.policies.preference import PreferencePolicy
-from turnout.policies.round_robin import RoundRobinPolicy
-from turnout.router import ProviderRouter
-from turnout.storage.contract import MetricsStore
-from turnout.storage.rows import Row
-from turnout.streaming import RouterStream
-
 if TYPE_CHECKING:
+    from turnout.actors.health import ProviderHealthReport
+    from turnout.adapters.contract import NativeAdapter, NormalizedStream
+    from turnout.calls import (
+        ApiProtocol,
+        Attempt,
+        CallType,
+        CallVariant,
+        FilterReason,
+        Identity,
+        Outcome,
+        Reason,
+        Report,
+        StreamFailurePolicy,
+        StreamRestart,
+        Usage,
+    )
+    from turnout.checks import UNSET
+    from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, StoreConfig
+    from turnout.engine import EngineStats
+    from turnout.errors import (
+        CallError,
+        ConfigError,
+        DeadlineExceededError,
+        DuplicateCallVariantProtocolError,
+        Exclusion,
+        FailedAttempt,
+        InvalidCallError,
+        InvalidOperationArgumentsError,
+        MissingApiKeyError,
+        MixedCallTypeError,
+        ModelArgumentConflictError,
+        NoCallVariantError,
+        NoEligibleProvidersError,
+        NoProvidersConfiguredError,
+        ProviderConnectionError,
+        ProviderError,
+        ProviderHTTPError,
+        ProviderResponsesError,
+        ProviderSDKNotInstalledError,
+        ProviderStreamInterruptedError,
+        ProviderTimeoutError,
+        ReentrantCallError,
+        RouteError,
+        RouterBusyError,
+        RouterClosedError,
+        RouterExhaustedError,
+        SchemaMismatchError,
+        StorageDriverMissingError,
+        StorageError,
+        StorageLockedError,
+        ThreadsStillRunningError,
+        TurnoutError,
+        UnsupportedOperationError,
+        UnsupportedProtocolError,
+    )
+    from turnout.faults import Failure, Fault
+    from turnout.future import InvocationFuture
+    from turnout.policies.contract import OrderingPolicy, Policy, Ranking, RoutingContext
+    from turnout.policies.preference import PreferencePolicy
+    from turnout.policies.round_robin import RoundRobinPolicy
+    from turnout.router import ProviderRouter
+    from turnout.storage.contract import MetricsStore
     from turnout.storage.duckdb import DuckDBMetricsStore
     from turnout.storage.memory import MemoryMetricsStore
+    from turnout.storage.rows import Row
     from turnout.storage.sqlite import SQLiteMetricsStore
+    from turnout.streaming import RouterStream
 
-#: Stores, imported when they are asked for: most programs use one of them, or none.
-_STORES = {
-    "DuckDBMetricsStore": "turnout.storage.duckdb",
-    "MemoryMetricsStore": "turnout.storage.memory",
-    "SQLiteMetricsStore": "turnout.storage.sqlite",
+#: Where each public name lives. Its module is imported when the name is first asked for, so that ``import turnout``
+#: costs a program nothing before it needs a router, and never a store or an SDK that it does not use.
+_MODULES = {
+    "actors.health": "ProviderHealthReport",
+    "adapters.contract": "NativeAdapter NormalizedStream",
+    "calls": (
+        "ApiProtocol Attempt CallType CallVariant FilterReason Identity Outcome Reason Report "
+        "StreamFailurePolicy StreamRestart Usage"
+    ),
+    "checks": "UNSET",
+    "config": "HealthConfig LedgerConfig PoolConfig ProviderConfig StoreConfig",
+    "engine": "EngineStats",
+    "errors": (
+        "CallError ConfigError DeadlineExceededError DuplicateCallVariantProtocolError Exclusion "
+        "FailedAttempt InvalidCallError InvalidOperationArgumentsError MissingApiKeyError "
+        "MixedCallTypeError ModelArgumentConflictError NoCallVariantError NoEligibleProvidersError "
+        "NoProvidersConfiguredError ProviderConnectionError ProviderError ProviderHTTPError "
+        "ProviderResponsesError ProviderSDKNotInstalledError ProviderStreamInterruptedError "
+        "ProviderTimeoutError ReentrantCallError RouteError RouterBusyError RouterClosedError "
+        "RouterExhaustedError SchemaMismatchError StorageDriverMissingError StorageError "
+        "StorageLockedError ThreadsStillRunningError TurnoutError UnsupportedOperationError "
+        "UnsupportedProtocolError"
+    ),
+    "faults": "Failure Fault",
+    "future": "InvocationFuture",
+    "policies.contract": "OrderingPolicy Policy Ranking RoutingContext",
+    "policies.preference": "PreferencePolicy",
+    "policies.round_robin": "RoundRobinPolicy",
+    "router": "ProviderRouter",
+    "storage.contract": "MetricsStore",
+    "storage.duckdb": "DuckDBMetricsStore",
+    "storage.memory": "MemoryMetricsStore",
+    "storage.rows": "Row",
+    "storage.sqlite": "SQLiteMetricsStore",
+    "streaming": "RouterStream",
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _STORES:
-        return getattr(import_module(_STORES[name]), name)
-    raise AttributeError(f"module 'turnout' has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # Type checkers are to tell of a name that is not there, which they do not where this is seen.
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module 'turnout' has no attribute {name!r}")
+        value = getattr(import_module(f"turnout.{_MODULE_OF[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

@@ -36,7 +36,7 @@ from turnout.endings import (
     unfinished,
     without_frames,
 )
-from turnout.errors import DeadlineExceededError, Exclusion, NoEligibleProvidersError, told
+from turnout.errors import DeadlineExceededError, NoEligibleProvidersError, told
 from turnout.faults import FAULTS, Effect, Failure, Fault
 from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.policies.contract import RoutingContext

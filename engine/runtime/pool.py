@@ -1,29 +1,24 @@
 """Worker threads that come on demand and go when idle.
 
-Idle workers are counted by tokens in a queue, and the count is exact. A *paid* item has an idle worker behind it: its
-submitter took a token, or had a worker born for it; where neither could be had the item is unpaid and waits for
-whoever is free first. At any time
+Tasks wait in one deque. At most one worker *searches* at a time: it was woken, or born, to look for a task, and holds
+the one search token. So a submitter that finds no token has nothing to do: somebody is on the way already. A searcher
+that has found a task gives the token back and, where more tasks wait, sends the next worker before it begins.
 
-    tokens + paid items not yet received - debts  =  workers registered as idle (or just born for an item)
+Nobody is stranded, because each side writes before it looks:
 
-and no worker is registered while it works. Whatever item a worker gets, it keeps that balance:
+    a submitter      puts its task, then looks for the token, then for somebody parked or unborn
+    a searcher       gives the token back, then looks at the tasks again
+    an idle worker   parks, then looks at the tasks again
+    a leaving one    gives its place back, then looks at the tasks again
 
-    paid, a debt is open   the item has no idle worker behind it any more: the debt is settled, the item is unpaid
-    paid, registered       the item was for a worker like it
-    paid, unregistered     it took what an idle worker was meant to get, and puts that worker's token back
-    unpaid, registered     it takes its own token back; if somebody was quicker, a paid item is on its way that now
-                           has no idle worker behind it: another is born in its place, or that is a debt
-
-An idle counter with a timed ``get`` was seen to strand work; so was this without the debts, and with newborns that
-nobody had counted.
-
-A submitter that has nothing to do but wait may run its own task (``Item.take``), which saves two switches of
-thread: its item is then a dud, and the token that paid for it goes back at once. Workers pass duds over.
+Whatever their order, one of two that meet sees the other. A submitter that has nothing to do but wait may run its own
+task (``Item.take``), which saves two switches of thread; its item is then a dud, and workers pass duds over.
 """
 
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
@@ -42,7 +37,6 @@ class Item(NamedTuple):
     only one can: ``list.pop`` is one step."""
 
     cell: list[Task]
-    paid: bool
     from_door: bool
     pool: "WorkerPool"
 
@@ -52,24 +46,14 @@ class Item(NamedTuple):
             task = self.cell.pop()
         except IndexError:
             return None
-        if self.from_door:
-            self.pool._door.put(None)
-        if self.paid:
-            self.pool._idle.put(None)
+        self.pool._let_go(self)
         return task
 
 
 #: How long a wait goes on before it looks whether the pool is closing, or whether another worker was born.
 _LOOK_SECONDS: Final = 0.1
-
-
-def _nudge() -> None:
-    """A task that only makes a worker look up: whether it is to retire."""
-
-
-def _last() -> None:
-    """The task behind all others when the pool closes. There is one, and it goes round: a worker that finds nothing
-    else beside it ends, and leaves it to the next."""
+#: How long a worker waits for a call that was on its way. Only an interrupt between two steps can lose one.
+_LOST_CALL_SECONDS: Final = 60.0
 
 
 class WorkerPool:
@@ -81,11 +65,12 @@ class WorkerPool:
         self._name = name
         self._idle_seconds = idle_seconds
         self._clock = clock
-        self._items: SimpleQueue[Item] = SimpleQueue()
+        self._items: deque[Item] = deque()
         self._door: SimpleQueue[None] = SimpleQueue()
-        self._idle: SimpleQueue[None] = SimpleQueue()
+        self._search: SimpleQueue[None] = SimpleQueue()
+        #: Where idle workers wait to be called: with True the one called searches, with False it only looks up.
+        self._parked: dict[SimpleQueue[bool], bool] = {}
         self._unborn: SimpleQueue[None] = SimpleQueue()
-        self._debts: SimpleQueue[None] = SimpleQueue()
         self._retiring: SimpleQueue[None] = SimpleQueue()
         self._max_queue = max_queue
         self._max_workers = max_workers
@@ -94,6 +79,7 @@ class WorkerPool:
         self._closing = False
         # Held only by those who resize, against each other; no caller of a call meets it.
         self._resizing = threading.Lock()
+        self._search.put(None)
         for _ in range(max_queue):
             self._door.put(None)
         for _ in range(max_workers):
@@ -130,11 +116,7 @@ class WorkerPool:
             self._door.get_nowait()
         except Empty:
             self._wait_at_door(wait_seconds)
-        try:
-            return self._put(task, from_door=True)
-        except BaseException:
-            self._door.put(None)
-            raise
+        return self._put(task, from_door=True)
 
     def resume(self, task: Task) -> None:
         """Queue the rest of work already admitted: never refused."""
@@ -151,19 +133,19 @@ class WorkerPool:
             for _ in range(-change):
                 if not _taken(self._unborn):
                     self._retiring.put(None)
-                    if _taken(self._idle):
-                        self._items.put(Item([_nudge], True, False, self))
-        for _ in range(min(change, self._items.qsize())):
-            self._bear(registered=False)
+                    self._call_parked(searches=False)
+        self._summon()
 
     def stop(self, timeout_seconds: float) -> list[str]:
         """Let what is queued be done, then end every worker; the names of those still busy."""
-        if not self._closing:
-            self._closing = True
-            self._items.put(Item([_last], False, False, self))
+        self._closing = True
         end = time.monotonic() + timeout_seconds
         # Late work, such as a task that was cancelled, may have a worker born while the others end.
-        while (threads := self._threads.copy()) and (left := end - time.monotonic()) > 0.0:
+        while threads := self._threads.copy():
+            while self._call_parked(searches=False):
+                pass
+            if (left := end - time.monotonic()) <= 0.0:
+                break
             for thread in threads:
                 thread.join(min(left, _LOOK_SECONDS))
         return sorted(thread.name for thread in self._threads.copy())
@@ -189,88 +171,151 @@ class WorkerPool:
         )
 
     def _put(self, task: Task, *, from_door: bool) -> Item:
-        paid = (_taken(self._idle) and not _taken(self._debts)) or self._bear(registered=True)
-        item = Item([task], paid, from_door, self)
-        self._items.put(item)
+        item = Item([task], from_door, self)
+        try:
+            self._items.append(item)
+            if not self._summon() and not self._threads and item.take() is not None:
+                raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers")
+        except BaseException:
+            # Interrupted: whoever has begun it goes on, otherwise nobody will.
+            item.take()
+            raise
         return item
 
-    def _bear(self, *, registered: bool) -> bool:
-        """Whether another worker could be had. ``registered``: it counts as idle, for an item that is on its way."""
+    def _let_go(self, item: Item) -> None:
+        """Its task was taken from ``item`` by who waits for it."""
+        if item.from_door:
+            self._door.put(None)
+        # Most often it is the last; left to the workers, duds would pile up while all are busy.
+        items = self._items
+        try:
+            while not items[-1].cell:
+                last = items.pop()
+                if last.cell:
+                    items.append(last)
+                    self._summon()
+        except IndexError:
+            return
+
+    def _summon(self) -> bool:
+        """Where tasks wait and nobody is on the way to them, send somebody. False where the system gives no thread."""
+        try:
+            while self._items and (self._parked or not self._unborn.empty()) and _taken(self._search):
+                if self._call_parked(searches=True):
+                    return True
+                try:
+                    if self._bear():
+                        return True
+                except RuntimeError:
+                    self._search.put(None)
+                    if not self._parked:
+                        return False
+                else:
+                    self._search.put(None)
+        except BaseException:
+            # An interrupt. Was the token in hand? One too many does no harm, none would stop the pool.
+            self._search.put(None)
+            raise
+        return True
+
+    def _call_parked(self, *, searches: bool) -> bool:
+        if not self._parked:
+            return False
+        try:
+            slot, _ = self._parked.popitem()
+        except KeyError:
+            return False
+        slot.put(searches)
+        return True
+
+    def _bear(self) -> bool:
+        """Whether a worker could be born, to search. Raises ``RuntimeError`` where the system gives no thread."""
         if not _taken(self._unborn):
             return False
         number = self._max_workers - self._unborn.qsize()
-        name = f"{self._name}-worker-{number}"
-        thread = threading.Thread(target=self._work, args=(registered,), name=name, daemon=True)
+        thread = threading.Thread(target=self._work, name=f"{self._name}-worker-{number}", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:
+        except RuntimeError:
             self._unborn.put(None)
-            if not self._threads:
-                raise RouterBusyError(
-                    "the system gives no more threads; submit later, or lower max_workers"
-                ) from error
-            return False
+            raise
         return True
 
-    def _work(self, registered: bool) -> None:
+    def _work(self) -> None:
         # Counted by itself, once it runs: nobody can join a thread that has not started.
         self._threads.add(threading.current_thread())
         self._idents.add(threading.get_ident())
+        retired = False
         try:
-            self._work_on(registered)
+            retired = self._serve()
         finally:
             self._idents.discard(threading.get_ident())
             self._threads.discard(threading.current_thread())
-        # Work that came between this worker's last look and its leaving found no idle worker and no place for another.
-        if self._items.qsize() > self._closing:
-            self._bear(registered=False)
+            if not retired:
+                self._unborn.put(None)
+            self._summon()
 
-    def _work_on(self, registered: bool) -> None:
-        while True:
-            item, registered = self._next(registered)
-            if item is None:
-                if _taken(self._idle):
-                    break
-                continue
+    def _serve(self) -> bool:
+        """Run tasks while there are any, and wait for others a while; whether this worker was retired."""
+        slot: SimpleQueue[bool] = SimpleQueue()
+        searches: bool | None = True
+        while searches is not None:
+            retires = _taken(self._retiring)
+            task = None if retires else self._next_task()
+            if searches:
+                self._search.put(None)
+                if self._pass_duds():
+                    self._summon()
+            if task is not None:
+                self._run(task)
+                # Not kept while this worker waits for another.
+                del task
+                searches = False
+            elif retires or self._closing:
+                return retires
+            else:
+                searches = self._park(slot)
+        return False
+
+    def _park(self, slot: "SimpleQueue[bool]") -> bool | None:
+        """Wait to be called: whether this worker searches then, or None when its idle time is over."""
+        self._parked[slot] = True
+        if (self._items or self._closing) and self._parked.pop(slot, False):
+            return False
+        try:
+            return bool(self._clock.wait(slot, self._idle_seconds))
+        except Empty:
+            if self._parked.pop(slot, False):
+                return None
+        # Somebody is calling at this very moment.
+        try:
+            return slot.get(timeout=_LOST_CALL_SECONDS)
+        except Empty:
+            return False
+
+    def _next_task(self) -> Task | None:
+        while self._items:
             try:
+                item = self._items.popleft()
                 task = item.cell.pop()
             except IndexError:
                 continue
-            self._balance(item, registered)
-            registered = False
             if item.from_door:
                 self._door.put(None)
-            if task is _last:
-                self._items.put(Item([_last], False, False, self))
-                # None is left where a waiting worker was handed it at once, as Python 3.13 does.
-                if self._items.qsize() <= 1:
-                    break
-            else:
-                self._run(task)
-            del item, task
-            if _taken(self._retiring):
-                return
-        self._unborn.put(None)
+            return task
+        return None
 
-    def _next(self, registered: bool) -> tuple[Item | None, bool]:
-        """The next item (None after ``idle_seconds`` without one), and whether this worker is registered as idle."""
-        if not registered:
-            try:
-                return self._items.get_nowait(), False
-            except Empty:
-                self._idle.put(None)
+    def _pass_duds(self) -> bool:
+        """Drop the duds ahead of the first task; whether there is one."""
+        items = self._items
         try:
-            return self._clock.wait(self._items, self._idle_seconds), True
-        except Empty:
-            return None, True
-
-    def _balance(self, item: Item, registered: bool) -> None:
-        """Keep the count of idle workers; see the head of the file."""
-        if item.paid and not _taken(self._debts):
-            if not registered:
-                self._idle.put(None)
-        elif registered and not _taken(self._idle) and not self._bear(registered=True):
-            self._debts.put(None)
+            while not items[0].cell:
+                first = items.popleft()
+                if first.cell:
+                    items.appendleft(first)
+        except IndexError:
+            return False
+        return True
 
     def _run(self, task: Task) -> None:
         try:

@@ -77,13 +77,18 @@ def test_a_report_shows_a_failure_only_once_its_providers_health_has_it() -> Non
     health = router._engine.plant.health
     ask = health.actor.ask
 
+    submitted = threading.Event()
+
     def watched(*args: Any, **options: Any) -> Any:
+        # A worker may come here before submit() has given the future back.
+        assert submitted.wait(20)
         seen.append((len(future.report().attempts), router.health_report()["p"].cooldown_remaining_seconds))
         return ask(*args, **options)
 
     health.actor.ask = watched  # type: ignore[method-assign]
     with router:
         future = router.submit(CALL)
+        submitted.set()
         with pytest.raises(RouterExhaustedError):
             future.result()
         assert len(future.report().attempts) == 1

@@ -242,7 +242,7 @@ def test_a_nudge_left_from_shrinking_does_not_keep_the_workers_of_a_closing_pool
     for _ in range(3):
         gate.started.get(timeout=WAIT)
     gate.open.set()
-    while pool._idle.qsize() < 3:
+    while len(pool._parked) < 3:
         assert pool.workers == 3
     pool.resize(1)
     assert pool.stop(WAIT) == []
