@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.benchmark(group="Many callers: null calls a second, beside ThreadPoolExecutor")
 
-CALLS: Final = 3200
+CALLS: Final = 9600
 GATHERED: Final = 100
 FIGURE: Final = "calls a second"
 

@@ -154,7 +154,7 @@ class LedgerConfig(Settings):
     While the store fails, at most ``max_rows`` rows wait in memory; what comes on top is dropped and counted.
     """
 
-    batch_rows: int = Field(default=500, ge=1)
+    batch_rows: int = Field(default=5_000, ge=1)
     flush_seconds: float = Field(default=0.05, gt=0, le=LONGEST_SECONDS)
     max_rows: int = Field(default=100_000, ge=1)
 

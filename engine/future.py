@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures._base import PENDING
 from typing import Any
 
 from turnout.calls import Report
@@ -31,7 +32,8 @@ class InvocationFuture(LazyFuture):
         self._progress = progress
         self._on_worker = on_worker
         self._pending = pending
-        pending[progress.invocation.key] = self
+        self._key = key = progress.invocation.key
+        pending[key] = self
 
     def report(self) -> Report:
         """Who answered, every attempt so far, who was not tried and why, and the time in the queue."""
@@ -41,7 +43,7 @@ class InvocationFuture(LazyFuture):
         """The answer. A thread that waits without a timeout makes the call itself, if no worker has begun it: that
         saves two switches of thread. Ctrl-C then ends that call."""
         try:
-            if not self.done() and (task := self._task_or_refusal(timeout)) is not None:
+            if self._state == PENDING and (task := self._task_or_refusal(timeout)) is not None:
                 task()
             return super().result(timeout)
         finally:
@@ -50,7 +52,7 @@ class InvocationFuture(LazyFuture):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What was raised, or None; waits as ``result`` does."""
-        if not self.done() and (task := self._task_or_refusal(timeout)) is not None:
+        if self._state == PENDING and (task := self._task_or_refusal(timeout)) is not None:
             task()
         return super().exception(timeout)
 
@@ -67,11 +69,11 @@ class InvocationFuture(LazyFuture):
 
     def forget(self) -> None:
         """It was never queued, and is not pending any more."""
-        self._pending.pop(self._progress.invocation.key, None)
+        self._pending.pop(self._key, None)
 
     def _claim(self) -> bool:
         # pop is one step: only one gets it.
-        return self._pending.pop(self._progress.invocation.key, None) is not None
+        return self._pending.pop(self._key, None) is not None
 
     def _task_or_refusal(self, timeout: float | None) -> Callable[[], None] | None:
         """Before waiting: the call, where it is to be made here. Raises where the wait might never end."""

@@ -21,7 +21,7 @@ from turnout.traces import trace_of
 #: After so many ticks without a row the writer sleeps until it is rung.
 _QUIET_TICKS: Final = 20
 #: How many batches one write takes together when rows have piled up.
-_PILED_BATCHES: Final = 20
+_PILED_BATCHES: Final = 4
 _FIRST_RETRY_SECONDS: Final = 0.1
 _LAST_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 _LONGEST_RETRY_SECONDS: Final = 30.0

@@ -90,7 +90,8 @@ def _give_up(claim: Claim) -> None:
 
 
 class PooledWalk:
-    """Runs a walk on whatever worker is free, and on none while it waits for a lane or an awaitable.
+    """Runs a walk on whatever worker is free, and on none while it waits for a lane or an awaitable. ``go`` is the
+    task: it begins the walk, or goes on with what it waited for.
 
     ``settle(value, error)`` is called once, with the walk's value or what it raised.
     """
@@ -109,10 +110,7 @@ class PooledWalk:
         self._handed = handed
         self._settle = settle
 
-    def __call__(self) -> None:
-        self._go(None, None)
-
-    def _go(self, value: Any, error: Exception | None) -> None:
+    def go(self, value: Any = None, error: Exception | None = None) -> None:
         walk = self._walk
         try:
             while True:
@@ -173,7 +171,7 @@ class PooledWalk:
             value, error = None, TimeoutError("the call was cancelled")
         except Exception as raised:
             value, error = None, raised
-        self._go(value, error)
+        self.go(value, error)
 
     def _resume(self, task: Callable[[], None]) -> None:
         self._runtime.workers.resume(task)
@@ -185,7 +183,7 @@ class PooledWalk:
             step.limit.on_cut(None)
             if alarm is not None:
                 alarm.cancel()
-            self._resume(partial(self._go, lane, None))
+            self._resume(partial(self.go, lane))
 
         claim = Claim(wake)
         if step.limit.until != math.inf:

@@ -89,12 +89,14 @@ class LazyFuture(Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """The value; raises what it was resolved with, or ``TimeoutError``."""
-        if self._state == PENDING:
-            return super().result(timeout)
-        if self._state == CANCELLED_AND_NOTIFIED:
-            raise CancelledError
-        if self._exception is None:
+        state = self._state
+        if state == FINISHED and self._exception is None:
             return self._result
+        if state == PENDING:
+            return super().result(timeout)
+        if state == CANCELLED_AND_NOTIFIED:
+            raise CancelledError
+        assert self._exception is not None
         try:
             raise self._exception
         finally:

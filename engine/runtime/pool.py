@@ -189,7 +189,7 @@ class WorkerPool:
         # Most often it is the last; left to the workers, duds would pile up while all are busy.
         items = self._items
         try:
-            while not items[-1].cell:
+            while items and not items[-1].cell:
                 last = items.pop()
                 if last.cell:
                     items.append(last)
@@ -200,7 +200,8 @@ class WorkerPool:
     def _summon(self) -> bool:
         """Where tasks wait and nobody is on the way to them, send somebody. False where the system gives no thread."""
         try:
-            while self._items and (self._parked or not self._unborn.empty()) and _taken(self._search):
+            # Most often somebody is on the way, so that is looked at first; in the end the token decides.
+            while not self._search.empty() and self._items and self._somebody() and _taken(self._search):
                 if self._call_parked(searches=True):
                     return True
                 try:
@@ -217,6 +218,10 @@ class WorkerPool:
             self._search.put(None)
             raise
         return True
+
+    def _somebody(self) -> bool:
+        """Whether anybody could be sent."""
+        return bool(self._parked) or not self._unborn.empty()
 
     def _call_parked(self, *, searches: bool) -> bool:
         if not self._parked:

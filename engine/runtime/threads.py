@@ -44,8 +44,8 @@ class ThreadRuntime:
 
     def pooled(
         self, walk: Walk, handed: Handed, settle: Callable[[Any, BaseException | None], None]
-    ) -> PooledWalk:
-        return PooledWalk(walk, self, handed, settle)
+    ) -> Callable[[], None]:
+        return PooledWalk(walk, self, handed, settle).go
 
     def here(self, walk: Walk, handed: Handed, news: Any = None) -> Any:
         return walk_here(walk, self, handed, news)

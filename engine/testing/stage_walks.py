@@ -112,10 +112,7 @@ class StagedWalk(PooledWalk):
         self._over = False
         self._place = Place.WORKER if order.place is Place.WORKER else Place.ELSEWHERE
 
-    def begin(self, news: Any) -> None:
-        self._go(news, None)
-
-    def _go(self, value: Any, error: Exception | None) -> None:
+    def go(self, value: Any = None, error: Exception | None = None) -> None:
         if self._workers is not None:
             # A task that was taken from the queue is begun by who waits for it.
             self._place = Place.WORKER if self._order.place is Place.WORKER else Place.ELSEWHERE

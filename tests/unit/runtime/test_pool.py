@@ -280,3 +280,85 @@ def test_taking_tasks_back_strands_nothing(seed: int) -> None:
             pool.submit(partial(met, barrier))
         barrier.wait(WAIT)
     assert pool.stop(WAIT) == []
+
+
+def test_tasks_taken_back_while_every_worker_is_busy_do_not_pile_up() -> None:
+    small = pool_of(1, queue=10)
+    gate, ran = Gate(), SimpleQueue[int]()
+    small.submit(gate)
+    gate.started.get(timeout=WAIT)
+    small.submit(partial(ran.put, 1))
+    for _ in range(10_000):
+        assert small.submit(lambda: None).take()
+    small.submit(partial(ran.put, 2))
+    assert len(small._items) <= 4
+    gate.open.set()
+    assert [ran.get(timeout=WAIT) for _ in range(2)] == [1, 2]
+    assert small.stop(WAIT) == []
+
+
+@pytest.mark.parametrize("place", ["_call_parked", "_bear", "_somebody"])
+def test_an_interrupt_while_a_worker_is_sent_for_costs_no_later_task(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    pool = pool_of(2)
+    if place == "_call_parked":
+        done = threading.Event()
+        pool.submit(done.set)
+        assert done.wait(WAIT)
+        while not pool._parked:
+            assert pool.workers == 1
+
+    def interrupted(*args: object, **options: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, place, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.submit(lambda: None)
+    assert pool.waiting == 0
+    barrier = threading.Barrier(3)
+    for _ in range(2):
+        pool.submit(partial(met, barrier))
+    barrier.wait(WAIT)
+    assert pool.stop(WAIT) == []
+
+
+def test_where_the_system_gives_no_thread_a_submit_is_refused_and_a_later_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = pool_of(2, queue=1)
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        for _ in range(3):
+            with pytest.raises(RouterBusyError, match="no more threads"):
+                pool.submit(lambda: None)
+    assert pool.waiting == 0
+    barrier = threading.Barrier(2)
+    pool.submit(partial(met, barrier))
+    barrier.wait(WAIT)
+    assert pool.stop(WAIT) == []
+
+
+def test_a_worker_that_is_there_serves_what_waits_where_the_system_gives_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = pool_of(4)
+    gate, ran = Gate(), SimpleQueue[int]()
+    pool.submit(gate)
+    gate.started.get(timeout=WAIT)
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        for number in range(5):
+            pool.submit(partial(ran.put, number))
+        gate.open.set()
+        assert [ran.get(timeout=WAIT) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert pool.stop(WAIT) == []

@@ -1,0 +1,221 @@
+"""The lazy future: to whoever looks, a standard future that can be cancelled until it is resolved."""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, as_completed, wait
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnout.runtime.lazy_future import LazyFuture
+
+WAIT = 20.0
+
+
+class Claimed(LazyFuture):
+    """A future whose claim is one item of a list."""
+
+    def __init__(self) -> None:
+        self._chance = [None]
+
+    def _claim(self) -> bool:
+        try:
+            self._chance.pop()
+        except IndexError:
+            return False
+        return True
+
+
+def resolved(value: Any = None, error: BaseException | None = None) -> Claimed:
+    future = Claimed()
+    assert future.resolve(value, error)
+    return future
+
+
+def cancelled() -> Claimed:
+    future = Claimed()
+    assert future.cancel()
+    return future
+
+
+def told(act: Callable[[], Any]) -> Any:
+    """What it gives, or the kind of what it raises."""
+    try:
+        return act()
+    except BaseException as error:
+        return type(error)
+
+
+class Standard:
+    """The standard future, with the words of the lazy one."""
+
+    def __init__(self) -> None:
+        self.future: Future[Any] = Future()
+
+    def resolve(self, value: Any, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(value)
+        else:
+            self.future.set_exception(error)
+
+    def cancel(self) -> bool:
+        said = self.future.cancel()
+        if self.future.cancelled():
+            told(self.future.set_running_or_notify_cancel)
+        return said
+
+
+STEPS = (
+    "resolve",
+    "fail",
+    "cancel",
+    "result",
+    "exception",
+    "done",
+    "cancelled",
+    "running",
+    "callback",
+    "wait",
+)
+
+
+def played(future: Any, resolve: Any, cancel: Any, steps: list[str]) -> list[Any]:
+    seen: list[Any] = []
+    for step in steps:
+        match step:
+            case "resolve":
+                resolve("value", None)
+            case "fail":
+                resolve(None, ValueError("no"))
+            case "cancel":
+                seen.append(cancel())
+            case "result" | "exception":
+                seen.append(told(lambda step=step: getattr(future, step)(0)))  # type: ignore[misc]
+            case "callback":
+                future.add_done_callback(lambda one: seen.append(("told", one.done(), one.cancelled())))
+            case "wait":
+                done, not_done = wait([future], 0)
+                seen.append((len(done), len(not_done)))
+            case _:
+                seen.append(getattr(future, step)())
+    return [type(one) if isinstance(one, ValueError) else one for one in seen]
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=12))
+def test_whatever_is_done_to_it_it_says_what_the_standard_future_says(steps: list[str]) -> None:
+    lazy, standard = Claimed(), Standard()
+    assert played(lazy, lazy.resolve, lazy.cancel, steps) == played(
+        standard.future, standard.resolve, standard.cancel, steps
+    )
+
+
+def test_an_error_is_raised_each_time_and_is_not_held_in_a_cycle() -> None:
+    future = resolved(error=ValueError("no"))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            future.result()
+    gone = weakref.ref(future)
+    del future
+    assert gone() is None
+
+
+def test_functions_of_the_standard_library_take_it() -> None:
+    pending = Claimed()
+    some = [resolved(1), resolved(error=ValueError()), cancelled()]
+    assert set(as_completed(some, timeout=WAIT)) == {*some}
+    assert wait([pending, some[0]], WAIT, FIRST_COMPLETED).not_done == {pending}
+    assert not wait([pending], 0).done
+
+    async def awaited() -> Any:
+        return await asyncio.wrap_future(some[0]), await asyncio.gather(
+            *map(asyncio.wrap_future, some[1:]), return_exceptions=True
+        )
+
+    value, (error, cancel) = asyncio.run(awaited())
+    assert value == 1
+    assert isinstance(error, ValueError)
+    assert isinstance(cancel, asyncio.CancelledError)
+    assert pending.cancel()
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (lambda future: future.resolve("value", None), "value"),
+        (lambda future: future.resolve(None, ValueError("no")), ValueError),
+        (lambda future: future.cancel(), CancelledError),
+    ],
+)
+@pytest.mark.parametrize("look", ["result", "as_completed", "callback"])
+def test_who_looks_while_it_is_being_resolved_is_told(look: str, end: Any, expected: Any) -> None:
+    for _ in range(300):
+        future, seen, start = Claimed(), SimpleQueue[Any](), threading.Barrier(2)
+
+        def watch(
+            future: Claimed = future, seen: SimpleQueue[Any] = seen, start: threading.Barrier = start
+        ) -> None:
+            start.wait(WAIT)
+            if look == "callback":
+                future.add_done_callback(lambda one: seen.put(told(one.result)))
+            elif look == "result":
+                seen.put(told(lambda: future.result(WAIT)))
+            else:
+                (one,) = as_completed([future], timeout=WAIT)
+                seen.put(told(one.result))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        start.wait(WAIT)
+        end(future)
+        watcher.join(WAIT)
+        assert seen.get(timeout=WAIT) == expected
+        assert seen.empty()
+
+
+def test_of_many_who_would_resolve_it_one_does_and_all_cancels_agree_on_it() -> None:
+    for round_number in range(200):
+        future, start = Claimed(), threading.Barrier(6)
+        won: SimpleQueue[str] = SimpleQueue()
+        said: SimpleQueue[bool] = SimpleQueue()
+
+        def resolve(future: Claimed = future, start: Any = start, won: Any = won, name: str = "") -> None:
+            start.wait(WAIT)
+            if future.resolve(name, None):
+                won.put(name)
+
+        def cancel(future: Claimed = future, start: Any = start, said: Any = said) -> None:
+            start.wait(WAIT)
+            said.put(future.cancel())
+
+        members = [threading.Thread(target=resolve, kwargs={"name": f"{n}"}) for n in range(2)]
+        members += [threading.Thread(target=cancel) for _ in range(4)]
+        for member in members:
+            member.start()
+        for member in members:
+            member.join(WAIT)
+        assert {said.get() for _ in range(4)} == {future.cancelled()}, round_number
+        if future.cancelled():
+            assert won.empty()
+        else:
+            assert future.result(0) == won.get()
+            assert won.empty()
+
+
+def test_a_callback_that_raises_keeps_no_other_from_being_called(caplog: pytest.LogCaptureFixture) -> None:
+    future, seen = Claimed(), list[str]()
+
+    def bad(_: Any) -> None:
+        raise ValueError("mine")
+
+    future.add_done_callback(bad)
+    future.add_done_callback(lambda _: seen.append("told"))
+    future.resolve(1, None)
+    assert seen == ["told"]
+    assert "exception calling callback" in caplog.text
