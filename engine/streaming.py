@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from itertools import count
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Final, Self
 
 from loguru import logger
@@ -17,6 +17,7 @@ from turnout.invocation import OpenedStream, Progress
 from turnout.runtime.contract import Runtime
 from turnout.runtime.once import Once
 from turnout.runtime.steps import HandOver, Walk
+from turnout.runtime.tokens import Tokens
 
 
 class Reading:
@@ -34,8 +35,7 @@ class Reading:
         self._pid = os.getpid()
         self._walk = walk
         self._runtime = runtime
-        self._turn: SimpleQueue[None] = SimpleQueue()
-        self._turn.put(None)
+        self._turn = Tokens(1)
         self._open(opened)
 
     def _open(self, opened: OpenedStream) -> None:
@@ -51,7 +51,7 @@ class Reading:
             raise ProviderStreamInterruptedError(
                 "this stream was opened before fork(); open another in the child"
             )
-        if not self._take_turn():
+        if not self._turn.take():
             if self._closing:
                 # Whoever closes it has the turn.
                 raise StopIteration
@@ -59,7 +59,7 @@ class Reading:
         try:
             return self._read()
         finally:
-            self._turn.put(None)
+            self._turn.give()
             if self._closing:
                 self.close()
 
@@ -68,22 +68,15 @@ class Reading:
         if self.over or os.getpid() != self._pid:
             return
         self._closing = True
-        if self._take_turn():
+        if self._turn.take():
             try:
                 self._end()
             finally:
-                self._turn.put(None)
+                self._turn.give()
         else:
             self.stream.close()
             # The reader may be at the next provider already, waiting for a stream to open.
             self.progress.cut("closed")
-
-    def _take_turn(self) -> bool:
-        try:
-            self._turn.get_nowait()
-        except Empty:
-            return False
-        return True
 
     def _read(self) -> Any:
         while not self.over and not self._closing:

@@ -4,7 +4,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Final, Protocol, assert_never
 
 from loguru import logger
@@ -14,6 +13,7 @@ from turnout.clock import Clock
 from turnout.errors import RouterBusyError, RouterClosedError, StorageDriverMissingError, told
 from turnout.runtime.contract import ActorRef, Runtime
 from turnout.runtime.tally import Tally
+from turnout.runtime.tokens import Tokens
 from turnout.storage.attempts import AttemptRows
 from turnout.storage.contract import MetricsStore
 from turnout.traces import trace_of
@@ -95,7 +95,7 @@ class Writer:
         self._failures = 0
         self._try_at = 0.0
         self.incoming: deque[Attempt] = deque()
-        self.bell: SimpleQueue[None] = SimpleQueue()
+        self.bell = Tokens()
         self.asleep = False
         self.closed = False
         self.keeps = True
@@ -125,8 +125,8 @@ class Writer:
         if self._clock.monotonic() >= self._try_at:
             self._write()
         self._quiet = 0 if had_rows else self._quiet + 1
-        if self.bell.empty():
-            self.bell.put(None)
+        if not self.bell:
+            self.bell.give()
         if self._quiet < _QUIET_TICKS:
             return self._flush_seconds
         self.asleep = True
@@ -255,8 +255,8 @@ class Ledger:
             self._dropped.add()
             return
         incoming.append(attempt)
-        if (writer.asleep or waiting >= self._batch_rows) and not writer.bell.empty():
-            self._ring()
+        if (writer.asleep or waiting >= self._batch_rows) and writer.bell.take():
+            self._actor.tell(Ring())
         if writer.closed:
             self._count_late()
 
@@ -276,13 +276,6 @@ class Ledger:
             dropped=self._dropped.value + writer.overflowed,
             failing=writer.failing,
         )
-
-    def _ring(self) -> None:
-        try:
-            self._writer.bell.get_nowait()
-        except Empty:
-            return
-        self._actor.tell(Ring())
 
     def _asked(self, message: Flush | Release, timeout_seconds: float) -> bool:
         try:

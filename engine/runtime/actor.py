@@ -10,6 +10,7 @@ from loguru import logger
 from turnout.clock import Clock
 from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError, TurnoutError
 from turnout.runtime.mailbox import Mailbox
+from turnout.runtime.tokens import Tokens
 from turnout.traces import trace_of
 
 #: How long an ask waits by default. An owner answers in microseconds; this bounds what should never happen.
@@ -71,7 +72,7 @@ class Actor:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._ended = False
         # Whoever holds the baton is the state's owner once the thread has ended.
-        self._baton: SimpleQueue[None] = SimpleQueue()
+        self._baton = Tokens()
 
     def start(self) -> None:
         self.thread.start()
@@ -136,7 +137,7 @@ class Actor:
         except BaseException as error:
             logger.error("{} failed while ending:\n{}", self.name, trace_of(error))
         self._ended = True
-        self._baton.put(None)
+        self._baton.give()
         # What was put between the drain above and the flag has nobody else to serve it.
         self._serve_late()
 
@@ -166,11 +167,7 @@ class Actor:
 
     def _serve_late(self) -> None:
         """Serve what comes after the end. Looking again after giving the baton back leaves no message unserved."""
-        while len(self._mailbox):
-            try:
-                self._baton.get_nowait()
-            except Empty:
-                return
+        while len(self._mailbox) and self._baton.take():
             try:
                 for envelope in self._all_waiting():
                     if self._outlives:
@@ -180,7 +177,7 @@ class Actor:
                             (None, RouterClosedError(f"{self.name} has ended; the router is closed"))
                         )
             finally:
-                self._baton.put(None)
+                self._baton.give()
 
 
 def _as_error(who: str, raised: BaseException) -> Exception:

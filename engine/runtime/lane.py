@@ -2,10 +2,10 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
 from typing import Final
 
 from turnout.runtime.once import Once
+from turnout.runtime.tokens import Tokens
 
 
 class Claim:
@@ -44,17 +44,14 @@ class Lane:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._tokens: SimpleQueue[None] = SimpleQueue()
+        self._tokens = Tokens(width)
         self._line: deque[Claim] = deque()
         self._sweep_at = _SWEEP_AT
-        self._sweeping: SimpleQueue[None] = SimpleQueue()
-        self._sweeping.put(None)
-        for _ in range(width):
-            self._tokens.put(None)
+        self._sweeping = Tokens(1)
 
     @property
     def free(self) -> int:
-        return self._tokens.qsize()
+        return len(self._tokens)
 
     @property
     def waiting(self) -> int:
@@ -62,10 +59,10 @@ class Lane:
 
     def try_take(self) -> bool:
         """A token at once, unless others are waiting for one."""
-        return not self._line and self._taken()
+        return not self._line and self._tokens.take()
 
     def give_back(self) -> None:
-        self._tokens.put(None)
+        self._tokens.give()
         self._match()
 
     def _enrol(self, claim: Claim) -> None:
@@ -75,29 +72,18 @@ class Lane:
 
     def _match(self) -> None:
         # Looking again after a token went back closes the gap in which an enroller saw neither token nor wait.
-        while self._line and not self._tokens.empty():
-            if not self._taken():
-                continue
+        while self._line and self._tokens.take():
             try:
                 claim = self._line.popleft()
             except IndexError:
-                self._tokens.put(None)
+                self._tokens.give()
                 continue
             if not claim.settle(self):
-                self._tokens.put(None)
-
-    def _taken(self) -> bool:
-        try:
-            self._tokens.get_nowait()
-        except Empty:
-            return False
-        return True
+                self._tokens.give()
 
     def _sweep(self) -> None:
         """Take out the claims that other lanes served: a hanging provider's line would grow with every call."""
-        try:
-            self._sweeping.get_nowait()
-        except Empty:
+        if not self._sweeping.take():
             return
         try:
             # remove() finds by identity, keeps order, and tells when a match was quicker.
@@ -108,7 +94,7 @@ class Lane:
                     continue
             self._sweep_at = 2 * len(self._line) + _SWEEP_AT
         finally:
-            self._sweeping.put(None)
+            self._sweeping.give()
 
 
 def enrol(claim: Claim, lanes: Sequence[Lane]) -> None:

@@ -4,6 +4,7 @@ from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from turnout.clock import Clock
+from turnout.runtime.tokens import Tokens
 
 T = TypeVar("T")
 
@@ -14,7 +15,7 @@ DRAIN = 1_000
 class Mailbox(Generic[T]):
     """Bounded; many put, one drains.
 
-    Its places are tokens in a queue: a place is taken before a message is put and given back when the message is
+    Its places are tokens: a place is taken before a message is put and given back when the message is
     drained, so the bound holds without a lock and without looking at a size that may have changed since.
     """
 
@@ -23,15 +24,11 @@ class Mailbox(Generic[T]):
     def __init__(self, capacity: int, clock: Clock) -> None:
         self._clock = clock
         self._messages: SimpleQueue[T] = SimpleQueue()
-        self._places: SimpleQueue[None] = SimpleQueue()
-        for _ in range(capacity):
-            self._places.put(None)
+        self._places = Tokens(capacity)
 
     def put(self, message: T) -> bool:
         """Whether there was a place. Never waits; safe inside garbage collection and signal handlers."""
-        try:
-            self._places.get_nowait()
-        except Empty:
+        if not self._places.take():
             return False
         self._messages.put(message)
         return True
@@ -46,7 +43,7 @@ class Mailbox(Generic[T]):
             first = self._clock.wait(self._messages, timeout_seconds)
         except Empty:
             return []
-        self._places.put(None)
+        self._places.give()
         return [first, *self.drain_now(DRAIN - 1)]
 
     def drain_now(self, most: int = DRAIN) -> list[T]:
@@ -57,7 +54,7 @@ class Mailbox(Generic[T]):
                 drained.append(self._messages.get_nowait())
             except Empty:
                 break
-            self._places.put(None)
+            self._places.give()
         return drained
 
     def __len__(self) -> int:

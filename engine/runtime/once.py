@@ -1,24 +1,19 @@
 """Something that happens once, whoever comes first."""
 
-from queue import Empty, SimpleQueue
+from turnout.runtime.tokens import Tokens
 
 
 class Once:
-    """Called from any number of threads, True exactly once. One token in a queue: no lock, no look before the leap."""
+    """Called from any number of threads, True exactly once. One token, never given back."""
 
     __slots__ = ("_chance",)
 
     def __init__(self) -> None:
-        self._chance: SimpleQueue[None] = SimpleQueue()
-        self._chance.put(None)
+        self._chance = Tokens(1)
 
     def __call__(self) -> bool:
-        try:
-            self._chance.get_nowait()
-        except Empty:
-            return False
-        return True
+        return self._chance.take()
 
     @property
     def spent(self) -> bool:
-        return self._chance.empty()
+        return not self._chance

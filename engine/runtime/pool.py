@@ -27,6 +27,7 @@ from loguru import logger
 
 from turnout.clock import Clock
 from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError
+from turnout.runtime.tokens import Tokens
 from turnout.traces import trace_of
 
 Task = Callable[[], None]
@@ -66,12 +67,12 @@ class WorkerPool:
         self._idle_seconds = idle_seconds
         self._clock = clock
         self._items: deque[Item] = deque()
-        self._door: SimpleQueue[None] = SimpleQueue()
-        self._search: SimpleQueue[None] = SimpleQueue()
+        self._door = Tokens(max_queue)
+        self._search = Tokens(1)
         #: Where idle workers wait to be called: with True the one called searches, with False it only looks up.
         self._parked: dict[SimpleQueue[bool], bool] = {}
-        self._unborn: SimpleQueue[None] = SimpleQueue()
-        self._retiring: SimpleQueue[None] = SimpleQueue()
+        self._unborn = Tokens(max_workers)
+        self._retiring = Tokens()
         self._max_queue = max_queue
         self._max_workers = max_workers
         self._threads: set[threading.Thread] = set()
@@ -79,11 +80,6 @@ class WorkerPool:
         self._closing = False
         # Held only by those who resize, against each other; no caller of a call meets it.
         self._resizing = threading.Lock()
-        self._search.put(None)
-        for _ in range(max_queue):
-            self._door.put(None)
-        for _ in range(max_workers):
-            self._unborn.put(None)
 
     @property
     def max_workers(self) -> int:
@@ -97,7 +93,7 @@ class WorkerPool:
     @property
     def waiting(self) -> int:
         """Tasks at the door that no worker has taken yet."""
-        return self._max_queue - self._door.qsize()
+        return self._max_queue - len(self._door)
 
     def owns_this_thread(self) -> bool:
         return threading.get_ident() in self._idents
@@ -112,9 +108,7 @@ class WorkerPool:
         """
         if self._closing:
             raise RouterClosedError("the router is closed; build a new one")
-        try:
-            self._door.get_nowait()
-        except Empty:
+        if not self._door.take():
             self._wait_at_door(wait_seconds)
         return self._put(task, from_door=True)
 
@@ -128,11 +122,11 @@ class WorkerPool:
             change = max_workers - self._max_workers
             self._max_workers = max_workers
             for _ in range(change):
-                if not _taken(self._retiring):
-                    self._unborn.put(None)
+                if not self._retiring.take():
+                    self._unborn.give()
             for _ in range(-change):
-                if not _taken(self._unborn):
-                    self._retiring.put(None)
+                if not self._unborn.take():
+                    self._retiring.give()
                     self._call_parked(searches=False)
         self._summon()
 
@@ -160,11 +154,8 @@ class WorkerPool:
                 )
             if self._closing:
                 raise RouterClosedError("the router is closed; build a new one")
-            try:
-                self._clock.wait(self._door, min(left, _LOOK_SECONDS))
+            if self._door.wait(self._clock, min(left, _LOOK_SECONDS)):
                 return
-            except Empty:
-                continue
         raise RouterBusyError(
             f"{self._max_queue} calls are waiting already; submit later, pass block=True to wait for a place, "
             "or raise PoolConfig.max_queue"
@@ -185,7 +176,7 @@ class WorkerPool:
     def _let_go(self, item: Item) -> None:
         """Its task was taken from ``item`` by who waits for it."""
         if item.from_door:
-            self._door.put(None)
+            self._door.give()
         # Most often it is the last; left to the workers, duds would pile up while all are busy.
         items = self._items
         try:
@@ -201,27 +192,27 @@ class WorkerPool:
         """Where tasks wait and nobody is on the way to them, send somebody. False where the system gives no thread."""
         try:
             # Most often somebody is on the way, so that is looked at first; in the end the token decides.
-            while not self._search.empty() and self._items and self._somebody() and _taken(self._search):
+            while self._search and self._items and self._somebody() and self._search.take():
                 if self._call_parked(searches=True):
                     return True
                 try:
                     if self._bear():
                         return True
                 except RuntimeError:
-                    self._search.put(None)
+                    self._search.give()
                     if not self._parked:
                         return False
                 else:
-                    self._search.put(None)
+                    self._search.give()
         except BaseException:
             # An interrupt. Was the token in hand? One too many does no harm, none would stop the pool.
-            self._search.put(None)
+            self._search.give()
             raise
         return True
 
     def _somebody(self) -> bool:
         """Whether anybody could be sent."""
-        return bool(self._parked) or not self._unborn.empty()
+        return bool(self._parked or self._unborn)
 
     def _call_parked(self, *, searches: bool) -> bool:
         if not self._parked:
@@ -235,14 +226,14 @@ class WorkerPool:
 
     def _bear(self) -> bool:
         """Whether a worker could be born, to search. Raises ``RuntimeError`` where the system gives no thread."""
-        if not _taken(self._unborn):
+        if not self._unborn.take():
             return False
-        number = self._max_workers - self._unborn.qsize()
+        number = self._max_workers - len(self._unborn)
         thread = threading.Thread(target=self._work, name=f"{self._name}-worker-{number}", daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            self._unborn.put(None)
+            self._unborn.give()
             raise
         return True
 
@@ -257,7 +248,7 @@ class WorkerPool:
             self._idents.discard(threading.get_ident())
             self._threads.discard(threading.current_thread())
             if not retired:
-                self._unborn.put(None)
+                self._unborn.give()
             self._summon()
 
     def _serve(self) -> bool:
@@ -265,10 +256,10 @@ class WorkerPool:
         slot: SimpleQueue[bool] = SimpleQueue()
         searches: bool | None = True
         while searches is not None:
-            retires = _taken(self._retiring)
+            retires = self._retiring.take()
             task = None if retires else self._next_task()
             if searches:
-                self._search.put(None)
+                self._search.give()
                 if self._pass_duds():
                     self._summon()
             if task is not None:
@@ -306,7 +297,7 @@ class WorkerPool:
             except IndexError:
                 continue
             if item.from_door:
-                self._door.put(None)
+                self._door.give()
             return task
         return None
 
@@ -328,13 +319,3 @@ class WorkerPool:
         except BaseException as error:
             # Also SystemExit: a callback may raise anything, and the worker is not its to end.
             logger.error("work on {} raised:\n{}", threading.current_thread().name, trace_of(error))
-
-
-def _taken(tokens: "SimpleQueue[None]") -> bool:
-    if tokens.empty():
-        return False
-    try:
-        tokens.get_nowait()
-    except Empty:
-        return False
-    return True

@@ -1,0 +1,43 @@
+"""Tokens: leave to do something, taken by one and given back."""
+
+from queue import Empty, SimpleQueue
+
+from turnout.clock import Clock
+
+
+class Tokens:
+    """So many tokens in a queue. Taking one is one step, which no other thread can come between: where something is
+    to be done by so many at most, this takes the place of a lock and a count."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, count: int = 0) -> None:
+        self._queue: SimpleQueue[None] = SimpleQueue()
+        for _ in range(count):
+            self._queue.put(None)
+
+    def take(self) -> bool:
+        """Whether there was one. Never waits; safe inside garbage collection and signal handlers."""
+        if self._queue.empty():
+            # A look saves the cost of an exception, where others have most often taken it.
+            return False
+        try:
+            self._queue.get_nowait()
+        except Empty:
+            return False
+        return True
+
+    def wait(self, clock: Clock, timeout_seconds: float | None) -> bool:
+        """Whether there was one within so many seconds of ``clock``; None waits as long as it takes."""
+        try:
+            clock.wait(self._queue, timeout_seconds)
+        except Empty:
+            return False
+        return True
+
+    def give(self) -> None:
+        """One more, or one back."""
+        self._queue.put(None)
+
+    def __len__(self) -> int:
+        return self._queue.qsize()
