@@ -144,6 +144,11 @@ class Attempt(NamedTuple):
         return self.by.name
 
     @property
+    def provider_name(self) -> str:
+        """The same, as errors name it."""
+        return self.by.name
+
+    @property
     def provider_id(self) -> str:
         return self.by.provider_id
 

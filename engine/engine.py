@@ -280,7 +280,7 @@ class Engine:
                 setup.ledger,
                 runtime,
                 closes_store=setup.owns_store,
-                after_first_write=end_first_at_exit,
+                driver_loaded=end_first_at_exit,
             )
         )
         runtime.start()

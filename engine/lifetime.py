@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import signal
 import threading
 import weakref
 from typing import Any, Protocol
@@ -10,6 +11,8 @@ from loguru import logger
 
 #: How long all engines together may take at exit.
 _EXIT_SECONDS = 10.0
+#: And each of them, once Ctrl-C says that it takes too long.
+_INTERRUPTED_EXIT_SECONDS = 1.0
 
 
 class Living(Protocol):
@@ -41,7 +44,13 @@ def _at_exit() -> None:
     engines = list(_engines)
     for engine in engines:
         try:
-            engine.close(_EXIT_SECONDS / len(engines))
+            try:
+                engine.close(_EXIT_SECONDS / len(engines))
+            except KeyboardInterrupt:
+                # A process that ends with a thread inside a database driver is aborted: once more, quickly, and
+                # without being interrupted again.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                engine.close(_INTERRUPTED_EXIT_SECONDS)
         except Exception as error:
             logger.warning("a router did not end cleanly at exit: {}", error)
 

@@ -68,6 +68,10 @@ class DuckDBMetricsStore:
             found = cursor.execute(sql, [wanted.since_microseconds, *equal.values()]).fetchall()
         return [_row(values) for values in found]
 
+    def load_driver(self) -> None:
+        """Import the driver, which the first use does otherwise. Raises ``StorageDriverMissingError``."""
+        _driver()
+
     def release(self) -> None:
         """Give up the file now, so that another process may have it; the next use opens it again."""
         with self._translated():
@@ -101,7 +105,7 @@ class DuckDBMetricsStore:
         except (TypeError, ValueError, OverflowError) as error:
             raise StorageError(f"a value does not fit the database {self.path}: {error}") from error
         except OSError as error:
-            raise StorageError(f"the database {self.path} failed: {error}") from error
+            raise StorageError(f"the database {self.path} failed: {error.strerror or error}") from error
         except _driver().Error as error:
             raise _told(self.path, error) from error
 
@@ -130,8 +134,8 @@ def _told(path: str, error: Exception) -> StorageError:
     text = str(error)
     if "set lock on file" in text:
         return StorageLockedError(
-            f"the database {path} is held by another process; stop that one, give this store another path, "
-            "or use SQLiteMetricsStore, which several processes can share"
+            f"the database {path} is held by another process; stop that one, name another path, or keep the ledger "
+            "in SQLite, which several processes can share"
         )
     if "not a valid DuckDB database" in text:
         return schema.mismatch(path, "is not a DuckDB database")

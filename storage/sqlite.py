@@ -104,8 +104,10 @@ class SQLiteMetricsStore:
                     "try again later, or give the store another path"
                 ) from error
             raise StorageError(f"the database {self.path} failed: {error}") from error
-        except (sqlite3.Error, OSError) as error:
+        except sqlite3.Error as error:
             raise StorageError(f"the database {self.path} failed: {error}") from error
+        except OSError as error:
+            raise StorageError(f"the database {self.path} failed: {error.strerror or error}") from error
         except (TypeError, ValueError, OverflowError) as error:
             raise StorageError(f"a value does not fit the database {self.path}: {error}") from error
 

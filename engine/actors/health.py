@@ -161,7 +161,12 @@ def _why_benched(circuit: Circuit, cooldown_seconds: float) -> str:
     if failure is not None:
         trigger = f"after {failure.fault.value.replace('_', ' ')}"
         if circuit.consecutive_failures:
-            trigger += f" ({circuit.consecutive_failures} failures in a row)"
+            failures = (
+                "1 failure"
+                if circuit.consecutive_failures == 1
+                else f"{circuit.consecutive_failures} failures"
+            )
+            trigger += f" ({failures} in a row)"
     return f"is benched for {cooldown_seconds:.1f} s {trigger}{because}"
 
 

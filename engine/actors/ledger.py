@@ -79,9 +79,9 @@ class Writer:
         clock: Clock,
         *,
         closes_store: bool,
-        after_first_write: Callable[[], None],
+        driver_loaded: Callable[[], None],
     ) -> None:
-        self._after_first_write: Callable[[], None] | None = after_first_write
+        self._driver_loaded: Callable[[], None] | None = driver_loaded
         self._store = store
         self._scope = metrics_scope
         self._batch_rows = config.batch_rows
@@ -143,7 +143,7 @@ class Writer:
             time.sleep(pause_seconds)
             written = self._write_now()
         if not written and self._pending:
-            logger.warning("the ledger ends with {} rows unwritten: {}", len(self._pending), self.failing)
+            logger.warning("the ledger ends, rows unwritten: {} ({})", len(self._pending), self.failing)
             self.overflowed += len(self._pending)
             self._pending.clear()
             self.held = 0
@@ -184,16 +184,27 @@ class Writer:
         while self._pending:
             rows = AttemptRows(self._pending[: self._batch_rows * _PILED_BATCHES], self._scope)
             try:
+                if self._driver_loaded is not None:
+                    self._load_driver()
                 self._store.record_attempts(rows)
             except BaseException as error:
                 self._failed(error)
                 return False
             finally:
-                if self._after_first_write is not None:
-                    self._after_first_write()
-                    self._after_first_write = None
+                # Again, for a store that loads its driver where it writes.
+                if self._driver_loaded is not None:
+                    self._driver_loaded()
+                    self._driver_loaded = None
             self._succeeded(rows)
         return True
+
+    def _load_driver(self) -> None:
+        """Apart from the first write: were the program to end while that goes on, the driver would end before us."""
+        load = getattr(self._store, "load_driver", None)
+        if load is not None:
+            load()
+            assert self._driver_loaded is not None
+            self._driver_loaded()
 
     def _succeeded(self, rows: AttemptRows) -> None:
         del self._pending[: len(rows)]
@@ -230,7 +241,7 @@ class Ledger:
         runtime: Runtime,
         *,
         closes_store: bool,
-        after_first_write: Callable[[], None] = lambda: None,
+        driver_loaded: Callable[[], None] = lambda: None,
     ) -> None:
         self._writer = Writer(
             store,
@@ -238,7 +249,7 @@ class Ledger:
             config,
             runtime.clock,
             closes_store=closes_store,
-            after_first_write=after_first_write,
+            driver_loaded=driver_loaded,
         )
         self._incoming = self._writer.incoming
         self._batch_rows = config.batch_rows

@@ -33,6 +33,10 @@ class OutputFile:
                 path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _PRIVATE
             )
         except FileExistsError:
+            if not path.is_file():
+                raise ConfigError(
+                    f"{path} is no regular file; name a file, or - for standard output"
+                ) from None
             raise ConfigError(
                 f"{path} is there already; go on with it (--resume), or name another file"
             ) from None

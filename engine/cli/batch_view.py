@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from turnout.batch import BatchCounts, Ending, LineEnd
+from turnout.cli.lines import in_one_line, write_line
 from turnout.cli.pace import Pace
 
 _TOLD_AT_MOST: Final = 20
@@ -78,7 +79,7 @@ class BatchView:
             self._console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
             # Not through rich, which says a line twice that Ctrl-C has fallen into.
-            print(text, file=self._console.file, flush=True)
+            write_line(self._console.file, text)
 
     def counts(self) -> BatchCounts:
         return BatchCounts(**{ending.value: self._endings[ending] for ending in Ending})
@@ -106,6 +107,6 @@ class BatchView:
         if self._problems > _TOLD_AT_MOST:
             return
         who = f"line {end.number}" if end.ending is Ending.INVALID else f"line {end.number} ({end.custom_id})"
-        self.say(f"{who}: {' '.join(end.problem.split())}")
+        self.say(f"{who}: {in_one_line(end.problem)}")
         if self._problems == _TOLD_AT_MOST:
             self.say("further failures are only in the output")

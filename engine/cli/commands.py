@@ -11,6 +11,7 @@ import typer
 from turnout.cli import texts
 from turnout.cli.exits import USAGE, ending_at_ctrl_c
 from turnout.cli.extras import require
+from turnout.config import MOST_WORKERS
 from turnout.errors import ConfigError
 
 app = typer.Typer(
@@ -76,6 +77,7 @@ def batch(
         int | None,
         typer.Option(
             min=1,
+            max=MOST_WORKERS,
             help="How many calls run at once, and how many connections to a provider are kept.",
             show_default="pool.max_workers of the configuration, or 32",
         ),

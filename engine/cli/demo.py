@@ -35,19 +35,24 @@ def run_demo(calls: int, database: Path | None, seed: int) -> int:
     """Run it on standard output, and give back the exit code."""
     board = Board(list(PROTOCOLS))
     view = DemoView(Console(), board, calls)
-    seconds = 0.0
+    began, seconds = datetime.now(UTC), 0.0
     with log_to(view.note, "INFO"), _ledger(database, view) as store:
         try:
             seconds = _run(board, view, store, calls, seed)
         except KeyboardInterrupt:
             view.say(f"Stopped: {board.answered} of {calls} calls were answered, {len(board.failed)} failed.")
+            _tell_of(store, began, view)
             return INTERRUPTED
     for line in summary(board, calls, seconds):
         view.say(line)
-    if store is not None:
-        view.say(f'  ledger       {store.path}, metrics_scope "{_SCOPE}"; to look into it:')
-        view.say(query_line(store.path, _SCOPE))
+    _tell_of(store, began, view)
     return FAILED if board.failed else 0
+
+
+def _tell_of(store: DuckDBMetricsStore | None, began: datetime, view: DemoView) -> None:
+    if store is not None:
+        view.say(f'  ledger       {store.path}, metrics_scope "{_SCOPE}"; to look into this run:')
+        view.say(query_line(store.path, _SCOPE, began))
 
 
 def _run(board: Board, view: DemoView, store: DuckDBMetricsStore | None, calls: int, seed: int) -> float:

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -21,6 +22,7 @@ from turnout.actors.health import ProviderHealthReport
 from turnout.calls import ApiProtocol
 from turnout.cli.demo_board import Board
 from turnout.cli.demo_providers import PROTOCOLS
+from turnout.cli.lines import write_line
 from turnout.decisions.circuit import State
 
 _EVENTS: Final = 4
@@ -69,7 +71,7 @@ class DemoView:
     def say(self, text: str) -> None:
         """A line of its own, before the table or after it."""
         # Not through rich, which says a line twice that Ctrl-C has fallen into.
-        print(text, file=self._console.file, flush=True)
+        write_line(self._console.file, text)
 
     def _table(self, health: Health) -> Table:
         table = Table(
@@ -135,11 +137,12 @@ def _told(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def query_line(database: str, scope: str) -> str:
-    """A shell command that shows what is in the ledger, for pasting."""
+def query_line(database: str, scope: str, since: datetime) -> str:
+    """A shell command that shows what came into the ledger since then, for pasting."""
     sql = (
         "SELECT provider_name, outcome, fault, count(*) AS attempts, round(median(total_duration_ms)) AS median_ms "
-        f"FROM provider_attempts WHERE metrics_scope = '{scope}' GROUP BY ALL ORDER BY ALL"
+        f"FROM provider_attempts WHERE metrics_scope = '{scope}' AND started_at >= '{since.isoformat()}' "
+        "GROUP BY ALL ORDER BY ALL"
     )
     program = f"import duckdb; duckdb.connect({database!r}, read_only=True).sql('''{sql}''').show()"
     quoted = shlex.quote(program) if re.search(r'["$`\\!]', program) else f'"{program}"'

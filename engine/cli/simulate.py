@@ -1,6 +1,7 @@
 """`turnout simulate`: the provider simulator in the foreground, until Ctrl-C."""
 
 import contextlib
+import os
 import queue
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -75,7 +76,9 @@ def run_simulator(
     try:
         simulator.start()
     except OSError as error:
-        raise SystemExit(f"cannot listen on port {port} ({error.strerror}); choose another one") from error
+        # asyncio writes a sentence of its own into strerror.
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise SystemExit(f"cannot listen on port {port} ({why}); choose another one") from error
     try:
         with contextlib.suppress(KeyboardInterrupt):
             _introduce(out, simulator, told)

@@ -61,7 +61,8 @@ A line of OUT has an id (that of the invocation in the ledger), the custom_id, a
 The code of a failure is its kind (timeout, connection, ...), deadline_exceeded or no_eligible_provider. A custom_id
 given twice belongs to its first line; the second is a bad line, and its error has no custom_id.
 
---resume keeps the answers in OUT and runs all other lines of IN, those that failed before too.
+--resume keeps the answers in OUT and runs all other lines of IN, those that failed before too. While every provider
+is benched, lines fail at once: for a provider that answers 429 soon, lower --workers or its max_concurrency.
 
 \b
 Exit codes: 0 all answered, 1 some were not, 2 nothing was run, 130 Ctrl-C.

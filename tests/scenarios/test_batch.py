@@ -251,6 +251,23 @@ def test_ctrl_c_keeps_what_is_done_and_resume_does_the_rest(bench: Bench) -> Non
 
 
 @pytest.mark.slow
+def test_a_second_ctrl_c_does_not_break_the_orderly_end(bench: Bench) -> None:
+    sim = bench.providers(only=Steps((Answer(),) * 20, then=Silence()))
+    bench.lines(200)
+    running = bench.start("--workers", "16")
+    sim.wait_for(lambda: sim.total("only") == 36, END_SECONDS)
+    running.send_signal(signal.SIGINT)
+    # Its end begins with the calls in flight being cut.
+    sim.wait_for(lambda: sim.connections() == 0, END_SECONDS)
+    running.send_signal(signal.SIGINT)
+    code, told = ended(running)
+    assert code == 130
+    (stopped,) = told.splitlines()
+    assert stopped.startswith("Stopped: 20 answered, 0 failed in ")
+    assert len(bench.answers()) == 20
+
+
+@pytest.mark.slow
 def test_after_a_kill_and_a_torn_line_resume_gives_every_id_one_line(bench: Bench) -> None:
     sim = bench.providers(only=Steps((Answer(),) * 30, then=Silence()))
     bench.lines(100)

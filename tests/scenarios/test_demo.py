@@ -94,7 +94,7 @@ def test_a_file_that_is_no_ledger_is_said_and_left_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_it_with_one_line(home: dict[str, str]) -> None:
+def test_ctrl_c_ends_it_with_what_was_done_and_where_the_ledger_is(home: dict[str, str]) -> None:
     with subprocess.Popen(
         [*DEMO, "--calls", "100000"],
         env={**home, "PYTHONUNBUFFERED": "1"},
@@ -110,14 +110,17 @@ def test_ctrl_c_ends_it_with_one_line(home: dict[str, str]) -> None:
         finally:
             running.kill()
     assert (running.returncode, errors) == (130, "")
-    assert re.fullmatch(r"Stopped: \d+ of 100000 calls were answered, 0 failed\.\n", rest)
+    stopped, ledger, query = rest.splitlines()
+    assert re.fullmatch(r"Stopped: \d+ of 100000 calls were answered, 0 failed\.", stopped)
+    assert ".turnout/metrics.duckdb" in ledger
+    assert "import duckdb" in query
 
 
 @pytest.mark.slow
 def test_on_a_terminal_a_table_and_a_bar_are_drawn(home: dict[str, str]) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [*DEMO, "--calls", "30"],
+        [*DEMO, "--calls", "60"],
         env={**home, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"},
         stdout=theirs,
         stderr=theirs,
@@ -134,12 +137,12 @@ def test_on_a_terminal_a_table_and_a_bar_are_drawn(home: dict[str, str]) -> None
             running.kill()
     text = shown.decode()
     assert "\x1b[?25h" in text, "the cursor is shown again"
-    assert "30/30" in text
+    assert "60/60" in text
     assert "provider" in text
     assert "is benched for" in text
-    final = text[text.rindex("30/30") :]
+    final = text[text.rindex("60/60") :]
     assert "is benched for" not in final
-    assert "30 of 30 calls got a whole answer" in final
+    assert "60 of 60 calls got a whole answer" in final
 
 
 def test_a_call_that_nobody_answers_is_named_and_the_exit_code_is_1(

@@ -40,3 +40,45 @@ def test_rows_that_wait_at_exit_are_written_before_the_driver_ends(tmp_path: Pat
     store = DuckDBMetricsStore(path)
     assert len(store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC))) == 6
     store.close()
+
+
+ENDS_WHILE_OPENING = """
+import sys, threading
+from turnout import CallVariant, DuckDBMetricsStore, ProviderRouter
+from turnout.testing import ScriptedAdapters
+
+opening = threading.Event()
+opened = DuckDBMetricsStore._open
+
+def slow(store):
+    import duckdb
+    opening.set()
+    threading.main_thread().join()
+    return opened(store)
+
+DuckDBMetricsStore._open = slow
+call = CallVariant("openai_chat", "chat.completions.create", "regular", {"messages": []})
+router = ProviderRouter(
+    [{"provider_id": "p", "name": "p", "protocol": "openai_chat", "model": "m", "api_key": "k"}],
+    adapter_factory=ScriptedAdapters({"p": ["answer"]}),
+    metrics_store=DuckDBMetricsStore(sys.argv[1]),
+)
+router.invoke(call)
+assert opening.wait(30)
+"""
+
+
+def test_a_program_that_ends_while_the_file_is_being_opened_keeps_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.duckdb"
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS_WHILE_OPENING, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, "LOGURU_LEVEL": "WARNING"},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    store = DuckDBMetricsStore(path)
+    assert len(store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC))) == 1
+    store.close()

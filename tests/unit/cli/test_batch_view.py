@@ -49,7 +49,7 @@ def test_failures_are_told_with_the_line_and_its_id_in_one_line_each() -> None:
     shown = Shown(3)
     shown.end(Ending.FAILED, "P answered HTTP 500\nand more")
     shown.end(Ending.INVALID, "url: Field required")
-    assert shown.lines() == ["line 1 (c-1): P answered HTTP 500 and more", "line 2: url: Field required"]
+    assert shown.lines() == ["line 1 (c-1): P answered HTTP 500; and more", "line 2: url: Field required"]
 
 
 def test_the_summary_counts_every_ending_and_only_what_was_run_makes_the_rate() -> None:

@@ -4,6 +4,7 @@ import math
 import random
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -75,16 +76,19 @@ def test_the_query_line_works_for_any_path_when_it_is_pasted(tmp_path: Path, nam
     with duckdb.connect(str(path)) as made:
         made.execute(
             "CREATE TABLE provider_attempts AS SELECT 'p1' provider_name, 'ok' outcome, NULL::VARCHAR fault, "
-            "'demo' metrics_scope, 12.0 total_duration_ms"
+            "'demo' metrics_scope, 12.0 total_duration_ms, now() started_at "
+            "UNION ALL SELECT 'before', 'ok', NULL, 'demo', 12.0, now() - INTERVAL 1 HOUR"
         )
-    line = query_line(str(path), "demo")
+    line = query_line(str(path), "demo", datetime.now(UTC) - timedelta(minutes=1))
     shown = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=50)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "p1" in shown.stdout
+    assert "before" not in shown.stdout
 
 
 def test_the_query_line_runs_this_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert query_line("x", "demo").startswith(f"{sys.executable} -c ")
+    now = datetime.now(UTC)
+    assert query_line("x", "demo", now).startswith(f"{sys.executable} -c ")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    assert query_line("x", "demo").startswith("python -c ")
+    assert query_line("x", "demo", now).startswith("python -c ")

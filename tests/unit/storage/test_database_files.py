@@ -182,7 +182,7 @@ def test_a_duckdb_file_held_by_another_process_is_told_as_such(tmp_path: Path) -
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with closing(DuckDBMetricsStore(path)) as store:
-            with pytest.raises(StorageLockedError, match="SQLiteMetricsStore") as caught:
+            with pytest.raises(StorageLockedError, match="SQLite") as caught:
                 store.record_attempts([a_row()])
             assert str(path) in str(caught.value)
             holder.communicate("\n", timeout=30)
