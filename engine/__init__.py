@@ -116,10 +116,19 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULE_OF:
-            raise AttributeError(f"module 'turnout' has no attribute {name!r}")
+            return _submodule(name)
         value = getattr(import_module(f"turnout.{_MODULE_OF[name]}"), name)
         globals()[name] = value
         return value
+
+    def _submodule(name: str) -> Any:
+        """``turnout.errors`` after ``import turnout`` alone, too."""
+        try:
+            return import_module(f"turnout.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"turnout.{name}":
+                raise
+            raise AttributeError(f"module 'turnout' has no attribute {name!r}") from None
 
 
 def __dir__() -> list[str]:

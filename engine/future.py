@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures._base import PENDING
 from typing import Any
 
 from turnout.calls import Report
@@ -43,8 +42,8 @@ class InvocationFuture(LazyFuture):
         """The answer. A thread that waits without a timeout makes the call itself, if no worker has begun it: that
         saves two switches of thread. Ctrl-C then ends that call."""
         try:
-            if self._state == PENDING and (task := self._task_or_refusal(timeout)) is not None:
-                task()
+            if self._standing is None and (task := self._task_or_refusal(timeout)) is not None:
+                self._make(task)
             return super().result(timeout)
         finally:
             # An error raised here keeps this frame, and the future keeps the error: that would be a cycle.
@@ -52,8 +51,8 @@ class InvocationFuture(LazyFuture):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What was raised, or None; waits as ``result`` does."""
-        if self._state == PENDING and (task := self._task_or_refusal(timeout)) is not None:
-            task()
+        if not self.done() and (task := self._task_or_refusal(timeout)) is not None:
+            self._make(task)
         return super().exception(timeout)
 
     def cancel(self) -> bool:
@@ -87,8 +86,18 @@ class InvocationFuture(LazyFuture):
                 "should run it; use invoke() there, or add_done_callback()"
             )
         if timeout is None and self.ticket is not None:
-            task = self.ticket.take()
-            if task is not None:
-                self.maker = threading.get_ident()
-            return task
+            return self.ticket.take()
         return None
+
+    def _make(self, task: Callable[[], None]) -> None:
+        """Make the call on this thread. Whatever comes in between, who waits for it elsewhere is told."""
+        self.maker = threading.get_ident()
+        try:
+            task()
+        except BaseException as raised:
+            self.settle(None, raised)
+            raise
+        finally:
+            self.maker = None
+            # As in result(): the frames of the call keep this one.
+            del self

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from math import floor
 from typing import Any, Final, overload
 
 from turnout.calls import Attempt
 from turnout.ids import id_text
-from turnout.storage.rows import Row, count_of, row_of
+from turnout.storage.rows import Row, code_of, count_of, row_of
 
 _MICROSECONDS: Final = 1_000_000
 
@@ -57,8 +58,9 @@ class AttemptRows(Sequence[Row]):
             map(id, fields["outcome"]),
             map(id, fields["fault"]),
             fields["stream_opened"],
-            fields["http_status"],
-            fields["error_code"],
+            # As they will be kept: what a provider sent may be anything, and equal to what it is not.
+            [count_of(status) for status in fields["http_status"]],
+            [code_of(code) for code in fields["error_code"]],
             strict=True,
         )
         places = [number(kind, len(numbers)) for kind in told_apart]
@@ -89,7 +91,7 @@ def _latency(fields: Fields) -> list[float | None]:
 
 
 def _began(fields: Fields) -> list[int]:
-    return [int(began) * _MICROSECONDS + round(began % 1.0 * _MICROSECONDS) for began in fields["began"]]
+    return [floor(began) * _MICROSECONDS + round(began % 1.0 * _MICROSECONDS) for began in fields["began"]]
 
 
 def _tokens(name: str) -> Callable[[Fields], list[Any]]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final
+from uuid import UUID
 
 from turnout.errors import StorageError
 from turnout.storage.attempts import AttemptRows
@@ -30,7 +31,7 @@ LABELS: Final = (
     "error_code",
 )
 IDENTITIES: Final = ("attempt_id", "invocation_id")
-_IDENTITY_BYTES: Final = 16
+_IDENTITY_DIGITS: Final = 32
 _labels_of: Final = attrgetter(*LABELS)
 _GETTERS: Final = {name: attrgetter(name) for name in COLUMNS}
 _NUMBERS: Final = frozenset(
@@ -56,14 +57,16 @@ def identities(rows: Sequence[Row], name: str) -> bytes:
     """One of ``IDENTITIES`` of each row, as 16 bytes each; a text that is no UUID raises ``StorageError``."""
     if isinstance(rows, AttemptRows):
         return rows.identities(name)
-    texts = column(rows, name)
     try:
-        together = bytes.fromhex("".join(texts).replace("-", ""))
-    except (TypeError, ValueError) as error:
+        digits = [text.replace("-", "") for text in column(rows, name)]
+        if all(len(one) == _IDENTITY_DIGITS for one in digits):
+            together = bytes.fromhex("".join(digits))
+            # Shorter where there were spaces among them.
+            if len(together) * 2 == _IDENTITY_DIGITS * len(digits):
+                return together
+        return b"".join([UUID(one).bytes for one in digits])
+    except (AttributeError, TypeError, ValueError) as error:
         raise StorageError(f"a row whose {name} is not a UUID cannot be kept") from error
-    if len(together) != _IDENTITY_BYTES * len(texts):
-        raise StorageError(f"a row whose {name} is not a UUID cannot be kept")
-    return together
 
 
 def labelled(rows: Sequence[Row]) -> tuple[list[int], list[tuple[Any, ...]]]:

@@ -81,14 +81,16 @@ def row_of(attempt: Attempt, metrics_scope: str) -> Row:
             None,
             _UNKNOWN_COST,
             count_of(attempt.http_status),
-            None if attempt.error_code is None else _storable(attempt.error_code),
+            code_of(attempt.error_code),
         )
     )
 
 
-def _storable(text: str) -> str:
+def code_of(code: str | None) -> str | None:
     """What a provider sent as its error code, as text that every database takes."""
-    return str(text)[:_LONGEST_CODE].replace("\0", "").encode("utf-8", "replace").decode()
+    if code is None:
+        return None
+    return str(code)[:_LONGEST_CODE].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def count_of(tokens: int | None) -> int | None:

@@ -180,6 +180,13 @@ def test_every_public_name_is_found_where_it_is_said_to_be() -> None:
         turnout.nonesuch  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_modules_are_found_after_importing_the_package_alone() -> None:
+    use = (
+        "import turnout; print(turnout.errors.TurnoutError is turnout.TurnoutError, turnout.testing.__name__)"
+    )
+    assert python(use).strip() == "True turnout.testing"
+
+
 def test_what_importing_turnout_takes_is_told(
     measured: Callable[[str], None], record_property: Callable[[str, object], None]
 ) -> None:

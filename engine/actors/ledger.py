@@ -163,15 +163,14 @@ class Writer:
                     pending.append(take())
             while True:
                 take()
-                if self.keeps:
-                    self._overflow()
+                self._overflow()
         except IndexError:
             # Nothing is left: also where a late caller counts its row as lost at this moment.
             self.held = len(pending)
         return bool(pending)
 
     def _overflow(self) -> None:
-        if not self.overflowed:
+        if not self.overflowed and self.keeps:
             logger.warning(
                 "{} rows wait and the store cannot be written to ({}); further ones are dropped and counted",
                 self._max_rows,
@@ -221,6 +220,7 @@ class Writer:
         if isinstance(error, StorageDriverMissingError):
             logger.warning("the ledger keeps nothing: {}", error)
             self.keeps = False
+            self.overflowed += len(self._pending)
             self._pending.clear()
             self.held = 0
         elif self._failures == 1:

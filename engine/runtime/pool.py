@@ -53,6 +53,8 @@ class Item(NamedTuple):
 
 #: How long a wait goes on before it looks whether the pool is closing, or whether another worker was born.
 _LOOK_SECONDS: Final = 0.1
+#: So many items more than the door can hold tasks, twice, are taken for too many duds.
+_SPARE_DUDS: Final = 64
 #: How long a worker waits for a call that was on its way. Only an interrupt between two steps can lose one.
 _LOST_CALL_SECONDS: Final = 60.0
 
@@ -69,6 +71,7 @@ class WorkerPool:
         self._items: deque[Item] = deque()
         self._door = Tokens(max_queue)
         self._search = Tokens(1)
+        self._sweeping = Tokens(1)
         #: Where idle workers wait to be called: with True the one called searches, with False it only looks up.
         self._parked: dict[SimpleQueue[bool], bool] = {}
         self._unborn = Tokens(max_workers)
@@ -165,7 +168,9 @@ class WorkerPool:
         item = Item([task], from_door, self)
         try:
             self._items.append(item)
-            if not self._summon() and not self._threads and item.take() is not None:
+            served = self._summon() or bool(self._threads)
+            # What was admitted before waits for the next thread that can be had.
+            if from_door and not served and item.take() is not None:
                 raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers")
         except BaseException:
             # Interrupted: whoever has begun it goes on, otherwise nobody will.
@@ -179,6 +184,11 @@ class WorkerPool:
             self._door.give()
         # Most often it is the last; left to the workers, duds would pile up while all are busy.
         items = self._items
+        if len(items) > 2 * self._max_queue + _SPARE_DUDS and self._sweeping.take():
+            try:
+                self._sweep()
+            finally:
+                self._sweeping.give()
         try:
             while items and not items[-1].cell:
                 last = items.pop()
@@ -187,6 +197,21 @@ class WorkerPool:
                     self._summon()
         except IndexError:
             return
+
+    def _sweep(self) -> None:
+        """Take out all duds, also those between tasks, which keep their order but for those that come meanwhile."""
+        items = self._items
+        try:
+            for _ in range(len(items)):
+                first = items[0]
+                if first.cell:
+                    # There twice for a moment rather than not at all; its cell is emptied once.
+                    items.append(first)
+                if (taken := items.popleft()) is not first and taken.cell:
+                    items.appendleft(taken)
+        except IndexError:
+            pass  # workers have emptied it meanwhile
+        self._summon()
 
     def _summon(self) -> bool:
         """Where tasks wait and nobody is on the way to them, send somebody. False where the system gives no thread."""
@@ -232,29 +257,35 @@ class WorkerPool:
         thread = threading.Thread(target=self._work, name=f"{self._name}-worker-{number}", daemon=True)
         try:
             thread.start()
-        except RuntimeError:
-            self._unborn.give()
+        except BaseException:
+            # Interrupted, it may have started all the same; then it gives its own place back at its end.
+            if thread.ident is None:
+                self._unborn.give()
             raise
         return True
 
     def _work(self) -> None:
-        # Counted by itself, once it runs: nobody can join a thread that has not started.
-        self._threads.add(threading.current_thread())
-        self._idents.add(threading.get_ident())
-        retired = False
-        try:
-            retired = self._serve()
-        finally:
-            self._idents.discard(threading.get_ident())
-            self._threads.discard(threading.current_thread())
-            if not retired:
-                self._unborn.give()
-            self._summon()
+        searches, stays = True, True
+        while stays:
+            # Counted by itself, once it runs: nobody can join a thread that has not started.
+            self._threads.add(threading.current_thread())
+            self._idents.add(threading.get_ident())
+            retired = False
+            try:
+                retired = self._serve(searches)
+            finally:
+                self._idents.discard(threading.get_ident())
+                self._threads.discard(threading.current_thread())
+                if not retired:
+                    self._unborn.give()
+                # Where no other thread can be had for what came meanwhile, this one stays for it.
+                stays = not self._summon() and self._unborn.take()
+            searches = False
 
-    def _serve(self) -> bool:
-        """Run tasks while there are any, and wait for others a while; whether this worker was retired."""
+    def _serve(self, searches: bool | None) -> bool:
+        """Run tasks while there are any, and wait for others a while; whether this worker was retired. With
+        ``searches`` it was sent to look for one."""
         slot: SimpleQueue[bool] = SimpleQueue()
-        searches: bool | None = True
         while searches is not None:
             retires = self._retiring.take()
             task = None if retires else self._next_task()

@@ -119,6 +119,15 @@ def test_close_waits_for_what_was_submitted_running_and_queued(rig: Any) -> None
     assert [future.result(0) for future in futures] == ["answer to 0", "answer to 1", "answer to 2"]
 
 
+def test_close_lets_calls_end_that_end_while_it_begins_to_wait_for_them(rig: Any) -> None:
+    adapters = ScriptedAdapters({"a": ["answer"]})
+    for _ in range(15):
+        router = rig.scripted(adapters, "a", pool={"max_workers": 12})
+        futures = [router.submit(rig.chat()) for _ in range(300)]
+        router.close()
+        assert [future.cancelled() for future in futures] == [False] * 300
+
+
 def test_close_with_a_timeout_cuts_what_does_not_end_in_it(rig: Any) -> None:
     sim = rig.simulate(a=Silence())
     router = rig.router(rig.providers(sim))

@@ -219,3 +219,53 @@ def test_a_callback_that_raises_keeps_no_other_from_being_called(caplog: pytest.
     future.resolve(1, None)
     assert seen == ["told"]
     assert "exception calling callback" in caplog.text
+
+
+@pytest.mark.parametrize("look", ["wait", "as_completed"])
+def test_many_that_are_resolved_while_somebody_gathers_them_are_each_counted_once(look: str) -> None:
+    """What ``wait`` and ``as_completed`` read twice under the futures' locks may not change in between."""
+    for _ in range(60):
+        futures, start = [Claimed() for _ in range(40)], threading.Barrier(3)
+
+        def resolve(part: list[Claimed], start: threading.Barrier = start) -> None:
+            start.wait(WAIT)
+            for future in part:
+                future.resolve(1, None)
+
+        threads = [threading.Thread(target=resolve, args=(futures[n::2],)) for n in range(2)]
+        for thread in threads:
+            thread.start()
+        start.wait(WAIT)
+        if look == "wait":
+            gathered = wait(futures, WAIT)
+            assert not gathered.not_done
+            assert all(future.done() for future in futures)
+        else:
+            assert len(list(as_completed(futures, WAIT))) == len(futures)
+        for thread in threads:
+            thread.join(WAIT)
+
+
+def test_a_state_does_not_change_between_two_looks_under_the_lock() -> None:
+    future, other = Claimed(), Claimed()
+    resolving = threading.Thread(target=lambda: future.resolve(1, None))
+    with future._condition, other._condition:
+        before = future._state
+        resolving.start()
+        while future._chance:
+            assert resolving.is_alive()
+        assert (before, future._state, future.done()) == ("PENDING", "PENDING", False)
+    resolving.join(WAIT)
+    assert future.result(0) == 1
+
+
+def test_an_error_that_was_waited_for_is_not_held_in_a_cycle() -> None:
+    future = Claimed()
+    late = threading.Thread(target=future.resolve, args=(None, ValueError("no")))
+    late.start()
+    with pytest.raises(ValueError, match="no"):
+        future.result(WAIT)
+    late.join(WAIT)
+    gone = weakref.ref(future)
+    del late, future
+    assert gone() is None

@@ -362,3 +362,54 @@ def test_a_worker_that_is_there_serves_what_waits_where_the_system_gives_no_othe
         gate.open.set()
         assert [ran.get(timeout=WAIT) for _ in range(5)] == [0, 1, 2, 3, 4]
     assert pool.stop(WAIT) == []
+
+
+def test_duds_between_tasks_that_wait_do_not_pile_up_either() -> None:
+    small = pool_of(1, queue=10)
+    gate, ran = Gate(), SimpleQueue[int]()
+    small.submit(gate)
+    gate.started.get(timeout=WAIT)
+    small.submit(partial(ran.put, 1))
+    last = small.submit(partial(ran.put, 2))
+    for _ in range(10_000):
+        # Its dud lies between the first task and the newest.
+        newest = small.submit(partial(ran.put, 2))
+        assert last.take()
+        last = newest
+    assert len(small._items) < 200
+    gate.open.set()
+    assert [ran.get(timeout=WAIT) for _ in range(2)] == [1, 2]
+    assert small.stop(WAIT) == []
+    assert small.waiting == 0
+
+
+def test_what_was_admitted_before_waits_for_a_thread_where_none_can_be_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, ran = pool_of(1), SimpleQueue[int]()
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        pool.resume(partial(ran.put, 1))
+    pool.submit(partial(ran.put, 2))
+    assert [ran.get(timeout=WAIT) for _ in range(2)] == [1, 2]
+    assert pool.stop(WAIT) == []
+
+
+def test_an_interrupted_birth_costs_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = pool_of(1)
+
+    def interrupted(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.submit(lambda: None)
+    done = threading.Event()
+    pool.submit(done.set)
+    assert done.wait(WAIT)
+    assert pool.stop(WAIT) == []

@@ -1,5 +1,6 @@
 """Rows made by columns are the rows made one by one."""
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnout.calls import Attempt, CallType, Identity, Outcome, Reason, Usage
+from turnout.errors import StorageError
 from turnout.faults import Fault
 from turnout.storage.attempts import AttemptRows
 from turnout.storage.columns import COLUMNS, LABELS, column, labelled
@@ -18,6 +20,7 @@ from turnout.storage.rows import row_of
 from turnout.storage.sqlite import SQLiteMetricsStore
 
 SCOPE = "scope"
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 IDENTITIES = [
     Identity("a", "A", "m", "openai_chat"),
     Identity("b", "B"),
@@ -33,7 +36,7 @@ attempts = st.builds(
     reason=st.sampled_from(Reason),
     by=st.sampled_from(IDENTITIES),
     call_type=st.sampled_from(CallType),
-    began=st.floats(0, 4e9, allow_nan=False),
+    began=st.floats(-1e9, 4e9, allow_nan=False),
     elapsed_seconds=seconds,
     queue_seconds=seconds,
     outcome=st.sampled_from(Outcome),
@@ -45,6 +48,13 @@ attempts = st.builds(
     stream_opened=st.sampled_from([None, True, False]),
     usage=st.none() | usages,
 )
+
+
+def attempt_of(number: int) -> Attempt:
+    return Attempt(
+        2**100 + number, 2**100, number, Reason.PRIMARY, IDENTITIES[number % 2], CallType.REGULAR,
+        1_700_000_000.123456 + number, 0.25, 0.0, Outcome.OK, 0, usage=Usage(1, None, 3),
+    )  # fmt: skip
 
 
 @given(st.lists(attempts, min_size=1, max_size=12))
@@ -66,15 +76,30 @@ def test_every_store_keeps_attempts_as_it_keeps_their_rows(kind: str, tmp_path: 
         "sqlite": lambda: SQLiteMetricsStore(tmp_path / "metrics.sqlite"),
         "memory": MemoryMetricsStore,
     }
-    some = [
-        Attempt(
-            2**100 + number, 2**100, number, Reason.PRIMARY, IDENTITIES[number % 2], CallType.REGULAR,
-            1_700_000_000.123456 + number, 0.25, 0.0, Outcome.OK, 0, usage=Usage(1, None, 3),
-        )
-        for number in range(1, 40)
-    ]  # fmt: skip
+    some = [attempt_of(number) for number in range(1, 40)]
     store = made[kind]()
     store.record_attempts(AttemptRows(some, SCOPE))
-    found = store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC))
+    found = store.query_recent(since=LONG_AGO)
     store.close()
     assert found == [row_of(attempt, SCOPE) for attempt in some]
+
+
+@pytest.mark.parametrize(
+    "bad", [["a" * 30, "b" * 34], ["", "0" * 64], ["aa " * 10 + "aa", "b" * 32], ["x" * 32]]
+)
+def test_texts_that_are_no_uuids_are_refused_and_never_shifted_into_each_other(
+    bad: list[str], tmp_path: Path
+) -> None:
+    rows = [row_of(attempt_of(number), SCOPE)._replace(attempt_id=text) for number, text in enumerate(bad, 1)]
+    with closing(DuckDBMetricsStore(tmp_path / "metrics.duckdb")) as store:
+        with pytest.raises(StorageError, match="UUID"):
+            store.record_attempts(rows)
+        assert store.query_recent(since=LONG_AGO) == []
+
+
+@pytest.mark.parametrize("status", [[500], 500.0, {"code": 1}, "500"])
+def test_a_status_that_is_no_number_is_unknown_and_costs_no_other_row(status: Any, tmp_path: Path) -> None:
+    some = [attempt_of(number)._replace(http_status=one) for number, one in enumerate([500, status, 500], 1)]
+    with closing(DuckDBMetricsStore(tmp_path / "metrics.duckdb")) as store:
+        store.record_attempts(AttemptRows(some, SCOPE))
+        assert [row.http_status for row in store.query_recent(since=LONG_AGO)] == [500, None, 500]
