@@ -18,43 +18,19 @@ task (``Item.take``), which saves two switches of thread; its item is then a dud
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Final, NamedTuple
+from typing import Final
 
 from loguru import logger
 
 from turnout.clock import Clock
 from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError
+from turnout.runtime.backlog import Backlog, Item, Task
 from turnout.runtime.tokens import Tokens
 from turnout.traces import trace_of
 
-Task = Callable[[], None]
-
-
-class Item(NamedTuple):
-    """A submitted task, for workers and for who waits for it. ``cell`` holds the task until somebody pops it, which
-    only one can: ``list.pop`` is one step."""
-
-    cell: list[Task]
-    from_door: bool
-    pool: "WorkerPool"
-
-    def take(self) -> Task | None:
-        """The task, to be run by the caller, if no worker has begun it. The item is a dud from then on."""
-        try:
-            task = self.cell.pop()
-        except IndexError:
-            return None
-        self.pool._let_go(self)
-        return task
-
-
 #: How long a wait goes on before it looks whether the pool is closing, or whether another worker was born.
 _LOOK_SECONDS: Final = 0.1
-#: So many items more than the door can hold tasks, twice, are taken for too many duds.
-_SPARE_DUDS: Final = 64
 #: How long a worker waits for a call that was on its way. Only an interrupt between two steps can lose one.
 _LOST_CALL_SECONDS: Final = 60.0
 
@@ -68,10 +44,9 @@ class WorkerPool:
         self._name = name
         self._idle_seconds = idle_seconds
         self._clock = clock
-        self._items: deque[Item] = deque()
+        self._backlog = Backlog(max_queue, self._summon)
         self._door = Tokens(max_queue)
         self._search = Tokens(1)
-        self._sweeping = Tokens(1)
         #: Where idle workers wait to be called: with True the one called searches, with False it only looks up.
         self._parked: dict[SimpleQueue[bool], bool] = {}
         self._unborn = Tokens(max_workers)
@@ -113,11 +88,22 @@ class WorkerPool:
             raise RouterClosedError("the router is closed; build a new one")
         if not self._door.take():
             self._wait_at_door(wait_seconds)
-        return self._put(task, from_door=True)
+        item = Item([task], self._door, self._backlog)
+        try:
+            self._backlog.append(item)
+            if not self._summon() and not self._threads and item.take() is not None:
+                raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers")
+        except BaseException:
+            # Interrupted: whoever has begun it goes on, otherwise nobody will.
+            item.take()
+            raise
+        return item
 
     def resume(self, task: Task) -> None:
-        """Queue the rest of work already admitted: never refused."""
-        self._put(task, from_door=False)
+        """Queue the rest of work already admitted: never refused. Where the system gives no thread, it waits for the
+        next that can be had."""
+        self._backlog.append(Item([task], None, self._backlog))
+        self._summon()
 
     def resize(self, max_workers: int) -> None:
         """Change the bound. Growing acts now; shrinking lets each surplus worker finish what it is doing."""
@@ -164,60 +150,11 @@ class WorkerPool:
             "or raise PoolConfig.max_queue"
         )
 
-    def _put(self, task: Task, *, from_door: bool) -> Item:
-        item = Item([task], from_door, self)
-        try:
-            self._items.append(item)
-            served = self._summon() or bool(self._threads)
-            # What was admitted before waits for the next thread that can be had.
-            if from_door and not served and item.take() is not None:
-                raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers")
-        except BaseException:
-            # Interrupted: whoever has begun it goes on, otherwise nobody will.
-            item.take()
-            raise
-        return item
-
-    def _let_go(self, item: Item) -> None:
-        """Its task was taken from ``item`` by who waits for it."""
-        if item.from_door:
-            self._door.give()
-        # Most often it is the last; left to the workers, duds would pile up while all are busy.
-        items = self._items
-        if len(items) > 2 * self._max_queue + _SPARE_DUDS and self._sweeping.take():
-            try:
-                self._sweep()
-            finally:
-                self._sweeping.give()
-        try:
-            while items and not items[-1].cell:
-                last = items.pop()
-                if last.cell:
-                    items.append(last)
-                    self._summon()
-        except IndexError:
-            return
-
-    def _sweep(self) -> None:
-        """Take out all duds, also those between tasks, which keep their order but for those that come meanwhile."""
-        items = self._items
-        try:
-            for _ in range(len(items)):
-                first = items[0]
-                if first.cell:
-                    # There twice for a moment rather than not at all; its cell is emptied once.
-                    items.append(first)
-                if (taken := items.popleft()) is not first and taken.cell:
-                    items.appendleft(taken)
-        except IndexError:
-            pass  # workers have emptied it meanwhile
-        self._summon()
-
     def _summon(self) -> bool:
         """Where tasks wait and nobody is on the way to them, send somebody. False where the system gives no thread."""
         try:
             # Most often somebody is on the way, so that is looked at first; in the end the token decides.
-            while self._search and self._items and self._somebody() and self._search.take():
+            while not self._search.empty() and self._backlog and self._somebody() and self._search.take():
                 if self._call_parked(searches=True):
                     return True
                 try:
@@ -288,10 +225,10 @@ class WorkerPool:
         slot: SimpleQueue[bool] = SimpleQueue()
         while searches is not None:
             retires = self._retiring.take()
-            task = None if retires else self._next_task()
+            task = None if retires else self._backlog.next_task()
             if searches:
                 self._search.give()
-                if self._pass_duds():
+                if self._backlog.has_task():
                     self._summon()
             if task is not None:
                 self._run(task)
@@ -307,7 +244,7 @@ class WorkerPool:
     def _park(self, slot: "SimpleQueue[bool]") -> bool | None:
         """Wait to be called: whether this worker searches then, or None when its idle time is over."""
         self._parked[slot] = True
-        if (self._items or self._closing) and self._parked.pop(slot, False):
+        if (self._backlog or self._closing) and self._parked.pop(slot, False):
             return False
         try:
             return bool(self._clock.wait(slot, self._idle_seconds))
@@ -319,30 +256,6 @@ class WorkerPool:
             return slot.get(timeout=_LOST_CALL_SECONDS)
         except Empty:
             return False
-
-    def _next_task(self) -> Task | None:
-        while self._items:
-            try:
-                item = self._items.popleft()
-                task = item.cell.pop()
-            except IndexError:
-                continue
-            if item.from_door:
-                self._door.give()
-            return task
-        return None
-
-    def _pass_duds(self) -> bool:
-        """Drop the duds ahead of the first task; whether there is one."""
-        items = self._items
-        try:
-            while not items[0].cell:
-                first = items.popleft()
-                if first.cell:
-                    items.appendleft(first)
-        except IndexError:
-            return False
-        return True
 
     def _run(self, task: Task) -> None:
         try:

@@ -1,5 +1,6 @@
 """Tokens: leave to do something, taken by one and given back."""
 
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from turnout.clock import Clock
@@ -9,10 +10,14 @@ class Tokens:
     """So many tokens in a queue. Taking one is one step, which no other thread can come between: where something is
     to be done by so many at most, this takes the place of a lock and a count."""
 
-    __slots__ = ("_queue",)
+    __slots__ = ("_queue", "empty", "give")
 
     def __init__(self, count: int = 0) -> None:
         self._queue: SimpleQueue[None] = SimpleQueue()
+        #: One more, or one back. (With ``empty`` the queue's own: they are called at every call.)
+        self.give = partial(self._queue.put, None)
+        #: Whether there is none at this moment.
+        self.empty = self._queue.empty
         for _ in range(count):
             self._queue.put(None)
 
@@ -34,10 +39,6 @@ class Tokens:
         except Empty:
             return False
         return True
-
-    def give(self) -> None:
-        """One more, or one back."""
-        self._queue.put(None)
 
     def __len__(self) -> int:
         return self._queue.qsize()

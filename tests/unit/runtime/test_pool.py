@@ -291,7 +291,7 @@ def test_tasks_taken_back_while_every_worker_is_busy_do_not_pile_up() -> None:
     for _ in range(10_000):
         assert small.submit(lambda: None).take()
     small.submit(partial(ran.put, 2))
-    assert len(small._items) <= 4
+    assert len(small._backlog) <= 4
     gate.open.set()
     assert [ran.get(timeout=WAIT) for _ in range(2)] == [1, 2]
     assert small.stop(WAIT) == []
@@ -376,7 +376,7 @@ def test_duds_between_tasks_that_wait_do_not_pile_up_either() -> None:
         newest = small.submit(partial(ran.put, 2))
         assert last.take()
         last = newest
-    assert len(small._items) < 200
+    assert len(small._backlog) < 200
     gate.open.set()
     assert [ran.get(timeout=WAIT) for _ in range(2)] == [1, 2]
     assert small.stop(WAIT) == []

@@ -1,0 +1,113 @@
+"""The tasks that wait for a worker, in order."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from turnout.runtime.tokens import Tokens
+
+Task = Callable[[], None]
+
+#: So many more items than twice the tasks that there can be are taken for too many duds.
+_SPARE_DUDS: Final = 64
+
+
+class Item(NamedTuple):
+    """A submitted task, for workers and for who waits for it. ``cell`` holds the task until somebody pops it, which
+    only one can: ``list.pop`` is one step. ``place`` goes back to the door then."""
+
+    cell: list[Task]
+    place: Tokens | None
+    backlog: "Backlog"
+
+    def take(self) -> Task | None:
+        """The task, to be run by the caller, if no worker has begun it. The item is a dud from then on."""
+        try:
+            task = self.cell.pop()
+        except IndexError:
+            return None
+        if self.place is not None:
+            self.place.give()
+        self.backlog.trim()
+        return task
+
+
+class Backlog:
+    """Items, oldest first. A dud, whose task was taken by who waits for it, is dropped where it is met.
+
+    Whoever has an item in hand that it only looked at puts it back, and calls ``put_back``: a worker that looked in
+    between saw too little.
+    """
+
+    __slots__ = ("_items", "_most_tasks", "_put_back", "_sweeping")
+
+    def __init__(self, most_tasks: int, put_back: Callable[[], object]) -> None:
+        self._items: deque[Item] = deque()
+        self._most_tasks = most_tasks
+        self._put_back = put_back
+        self._sweeping = Tokens(1)
+
+    def __len__(self) -> int:
+        """Of items, duds among them."""
+        return len(self._items)
+
+    def append(self, item: Item) -> None:
+        self._items.append(item)
+
+    def next_task(self) -> Task | None:
+        """The oldest task, or None."""
+        while self._items:
+            try:
+                item = self._items.popleft()
+                task = item.cell.pop()
+            except IndexError:
+                continue
+            if item.place is not None:
+                item.place.give()
+            return task
+        return None
+
+    def has_task(self) -> bool:
+        """Whether there is a task; drops the duds ahead of the first."""
+        items = self._items
+        try:
+            while not items[0].cell:
+                first = items.popleft()
+                if first.cell:
+                    items.appendleft(first)
+        except IndexError:
+            return False
+        return True
+
+    def trim(self) -> None:
+        """Drop the duds behind the last task: left to the workers, they would pile up while all are busy."""
+        items = self._items
+        if len(items) > 2 * self._most_tasks + _SPARE_DUDS:
+            self._sweep()
+        try:
+            while items and not items[-1].cell:
+                last = items.pop()
+                if last.cell:
+                    items.append(last)
+                    self._put_back()
+        except IndexError:
+            return
+
+    def _sweep(self) -> None:
+        """Take out all duds, also those between tasks, which keep their order but for those that come meanwhile."""
+        if not self._sweeping.take():
+            return
+        items = self._items
+        try:
+            for _ in range(len(items)):
+                first = items[0]
+                if first.cell:
+                    # There twice for a moment rather than not at all; its cell is emptied once.
+                    items.append(first)
+                if (taken := items.popleft()) is not first and taken.cell:
+                    items.appendleft(taken)
+        except IndexError:
+            return
+        finally:
+            self._sweeping.give()
+            self._put_back()
