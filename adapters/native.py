@@ -157,8 +157,9 @@ def complete_arguments(config: ProviderConfig, given: Mapping[str, Any]) -> dict
     """The caller's arguments with the provider's model, and with what its ``extra_body`` adds where the caller gave
     no such name, itself or in an ``extra_body`` of its own."""
     arguments = {**given, "model": config.model}
-    theirs = given.get("extra_body") or {}
-    if config.extra_body and isinstance(theirs, Mapping):
-        ours = {name: value for name, value in config.extra_body.items() if name not in given}
-        arguments["extra_body"] = {**ours, **theirs}
+    if config.extra_body:
+        theirs = given.get("extra_body") or {}
+        if isinstance(theirs, Mapping):
+            ours = {name: value for name, value in config.extra_body.items() if name not in given}
+            arguments["extra_body"] = {**ours, **theirs}
     return arguments

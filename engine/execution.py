@@ -43,7 +43,7 @@ from turnout.policies.contract import RoutingContext
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Ask, Await, HandOver, Step, TakeLane
 
-_CONTEXTS = {call_type: RoutingContext(call_type) for call_type in CallType}
+_REGULAR_CONTEXT, _STREAMING_CONTEXT = RoutingContext(CallType.REGULAR), RoutingContext(CallType.STREAMING)
 _AWAITABLE = (CoroutineType, asyncio.Future)
 # Members of an Enum are slow to look up by name in Python 3.11, and these are needed at every call.
 _OK, _STREAMING, _ANSWER = Outcome.OK, CallType.STREAMING, Next.ANSWER
@@ -75,9 +75,10 @@ class Execution:
         invocation = progress.invocation
         progress.queue_seconds = self.clock.monotonic() - invocation.asked_at
         eligible = self._eligible(progress)
-        plan = self.ordering.plan(eligible, _CONTEXTS[invocation.call_type])
+        context = _STREAMING_CONTEXT if invocation.call_type is _STREAMING else _REGULAR_CONTEXT
+        plan = self.ordering.plan(eligible, context)
         if plan is None:
-            plan = yield from self.ordering.asked(eligible, _CONTEXTS[invocation.call_type])
+            plan = yield from self.ordering.asked(eligible, context)
         remaining = list(plan)
         reason, broken = Reason.PRIMARY, None
         while True:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures._base import FINISHED
 from typing import Any
 
 from turnout.calls import Report
@@ -28,6 +29,8 @@ class InvocationFuture(LazyFuture):
     def __init__(
         self, progress: Progress, on_worker: Callable[[], bool], pending: "dict[int, InvocationFuture]"
     ) -> None:
+        # Written out, as are the rest of its parts: every call makes one, and super() costs as much as all of them.
+        self._standing = []
         self._progress = progress
         self._on_worker = on_worker
         self._pending = pending
@@ -38,23 +41,6 @@ class InvocationFuture(LazyFuture):
         """Who answered, every attempt so far, who was not tried and why, and the time in the queue."""
         return self._progress.report()
 
-    def result(self, timeout: float | None = None) -> Any:
-        """The answer. A thread that waits without a timeout makes the call itself, if no worker has begun it: that
-        saves two switches of thread. Ctrl-C then ends that call."""
-        try:
-            if self._standing is None and (task := self._task_or_refusal(timeout)) is not None:
-                self._make(task)
-            return super().result(timeout)
-        finally:
-            # An error raised here keeps this frame, and the future keeps the error: that would be a cycle.
-            del self
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What was raised, or None; waits as ``result`` does."""
-        if not self.done() and (task := self._task_or_refusal(timeout)) is not None:
-            self._make(task)
-        return super().exception(timeout)
-
     def cancel(self) -> bool:
         if not super().cancel():
             return False
@@ -63,7 +49,9 @@ class InvocationFuture(LazyFuture):
 
     def settle(self, value: Any, error: BaseException | None) -> None:
         """Resolve it, once; what comes after a cancel is dropped."""
-        if not self.resolve(value, error) and isinstance(value, RouterStream):
+        if self._pending.pop(self._key, None) is not None:
+            self._end((FINISHED, value, error))
+        elif isinstance(value, RouterStream):
             value.close()
 
     def forget(self) -> None:
@@ -74,8 +62,9 @@ class InvocationFuture(LazyFuture):
         # pop is one step: only one gets it.
         return self._pending.pop(self._key, None) is not None
 
-    def _task_or_refusal(self, timeout: float | None) -> Callable[[], None] | None:
-        """Before waiting: the call, where it is to be made here. Raises where the wait might never end."""
+    def _before_waiting(self, timeout: float | None) -> None:
+        """A thread that waits without a timeout makes the call itself, if no worker has begun it: that saves two
+        switches of thread. Ctrl-C then ends that call. Raises where the wait might never end."""
         if self.left_behind:
             raise ReentrantCallError(
                 "this future was submitted before fork() and is resolved in the parent only; submit it here again"
@@ -85,19 +74,17 @@ class InvocationFuture(LazyFuture):
                 "a worker of this router cannot wait for a future of the same router: it may be the one that "
                 "should run it; use invoke() there, or add_done_callback()"
             )
-        if timeout is None and self.ticket is not None:
-            return self.ticket.take()
-        return None
-
-    def _make(self, task: Callable[[], None]) -> None:
-        """Make the call on this thread. Whatever comes in between, who waits for it elsewhere is told."""
+        task = self.ticket.take() if timeout is None and self.ticket is not None else None
+        if task is None:
+            return
         self.maker = threading.get_ident()
         try:
             task()
         except BaseException as raised:
+            # Whatever came in between, who waits for it elsewhere is told.
             self.settle(None, raised)
             raise
         finally:
             self.maker = None
-            # As in result(): the frames of the call keep this one.
+            # The frames of the call keep this one: an error in them would be in a cycle with this future.
             del self

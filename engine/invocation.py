@@ -28,6 +28,7 @@ from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Call
 
 _OK = Outcome.OK
+_new = tuple.__new__
 
 #: Why a provider cannot take a request: a stable word, and a sentence.
 Refusal = tuple[FilterReason, str]
@@ -165,22 +166,26 @@ class Try(Call):
         invocation = progress.invocation
         number = len(progress.attempts) + 1
         opened = None if invocation.call_type is CallType.REGULAR else end is not None
-        return Attempt(
-            invocation.key + number,
-            invocation.key,
-            number,
-            self.reason,
-            self.target.identity,
-            invocation.call_type,
-            self.began,
-            now - self.started,
-            progress.queue_seconds,
-            outcome,
-            self.epoch,
-            None if failure is None else failure.fault,
-            None if failure is None else failure.http_status,
-            None if failure is None else failure.error_code,
-            None if end is None else end.first_seconds,
-            opened,
-            usage,
+        # What Attempt(...) comes down to, without a call in between that passes on seventeen arguments.
+        return _new(
+            Attempt,
+            (
+                invocation.key + number,
+                invocation.key,
+                number,
+                self.reason,
+                self.target.identity,
+                invocation.call_type,
+                self.began,
+                now - self.started,
+                progress.queue_seconds,
+                outcome,
+                self.epoch,
+                None if failure is None else failure.fault,
+                None if failure is None else failure.http_status,
+                None if failure is None else failure.error_code,
+                None if end is None else end.first_seconds,
+                opened,
+                usage,
+            ),
         )

@@ -17,27 +17,25 @@ from typing import TYPE_CHECKING, Any, Final
 _LOST_RACE_SECONDS: Final = 1.0
 
 
+#: How a future ended: state, value, error. A bare tuple, since every call makes one.
+_Ended = tuple[str, Any, BaseException | None]
+
+
 class _Crowd:
-    """Who waits for a future, and the lock that they share."""
+    """Who waits for a future, the lock that they share, and how it stands with it."""
 
-    __slots__ = ("callbacks", "condition", "waiters")
+    __slots__ = ("callbacks", "condition", "ended", "waiters")
 
-    def __init__(self) -> None:
+    def __init__(self, ended: _Ended) -> None:
         self.condition = threading.Condition()
         self.waiters: list[Any] = []
         self.callbacks: list[Any] = []
+        #: Changed under the condition alone, once.
+        self.ended = ended
 
 
-class _Standing:
-    """Where a future stands. Pending, it stands before a crowd; the first of ``crowds`` is the one that counts."""
-
-    __slots__ = ("crowds", "error", "state", "value")
-
-    def __init__(self, state: str, value: Any, error: BaseException | None, crowds: list[_Crowd]) -> None:
-        self.state = state
-        self.value = value
-        self.error = error
-        self.crowds = crowds
+_PENDING: Final[_Ended] = (PENDING, None, None)
+_CANCELLED: Final[_Ended] = (CANCELLED_AND_NOTIFIED, None, None)
 
 
 class LazyFuture(Future[Any]):
@@ -45,48 +43,50 @@ class LazyFuture(Future[Any]):
     any other future. It is never ``running``: it can be cancelled until it is resolved.
     """
 
-    _standing: _Standing | None = None
-
     def __init__(self) -> None:
-        """Nothing: not even what the standard future makes for itself."""
+        """Not what the standard future makes for itself."""
+        #: The first decides. Appending is one step: of all who come first, waiting or resolving, one is the first.
+        self._standing: list[_Ended | _Crowd] = []
 
     if not TYPE_CHECKING:
         # What the functions of concurrent.futures use of a future, made when they do.
 
         @property
         def _state(self) -> str:
-            standing = self._standing
-            return PENDING if standing is None else standing.state
+            return self._ended[0]
 
         @property
         def _result(self) -> Any:
-            return self._standing.value
+            return self._ended[1]
 
         @property
         def _exception(self) -> BaseException | None:
-            return self._standing.error
+            return self._ended[2]
 
         @property
         def _condition(self) -> threading.Condition:
-            return self._crowd().condition
+            return self._crowd.condition
 
         @property
         def _waiters(self) -> list[Any]:
-            return self._crowd().waiters
+            return self._crowd.waiters
 
         @property
         def _done_callbacks(self) -> list[Any]:
-            return self._crowd().callbacks
+            return self._crowd.callbacks
 
     @abstractmethod
     def _claim(self) -> bool:
         """True to exactly one of those who would resolve it."""
 
+    def _before_waiting(self, timeout: float | None) -> None:
+        """Called where ``result`` or ``exception`` finds it unresolved; may raise, or resolve it."""
+
     def resolve(self, value: Any, error: BaseException | None) -> bool:
         """Resolve it with ``value``, or with ``error`` where there is one; False where it is resolved already."""
         if not self._claim():
             return False
-        self._end(_Standing(FINISHED, value, error, []))
+        self._end((FINISHED, value, error))
         return True
 
     def cancel(self) -> bool:
@@ -95,59 +95,75 @@ class LazyFuture(Future[Any]):
             with self._condition:
                 self._condition.wait_for(self.done, _LOST_RACE_SECONDS)
             return self.cancelled()
-        self._end(_Standing(CANCELLED_AND_NOTIFIED, None, None, []))
+        self._end(_CANCELLED)
         return True
 
     def cancelled(self) -> bool:
-        standing = self._standing
-        return standing is not None and standing.state == CANCELLED_AND_NOTIFIED
+        return self._ended is _CANCELLED
 
     def done(self) -> bool:
-        standing = self._standing
-        return standing is not None and standing.state != PENDING
+        return self._ended is not _PENDING
 
     def result(self, timeout: float | None = None) -> Any:
         """The value; raises what it was resolved with, or ``TimeoutError``."""
         try:
-            standing = self._standing
-            if standing is None or standing.state == PENDING:
+            if not self._standing:
+                self._before_waiting(timeout)
+            state, value, error = self._ended
+            if state == PENDING:
                 return super().result(timeout)
-            if standing.state == CANCELLED_AND_NOTIFIED:
+            if error is not None:
+                raise error
+            if state == CANCELLED_AND_NOTIFIED:
                 raise CancelledError
-            if standing.error is not None:
-                raise standing.error
-            return standing.value
+            return value
         finally:
             # An error keeps this frame, and this future keeps the error: that would be a cycle.
-            standing = None
+            error = None
             del self
 
-    def _crowd(self) -> _Crowd:
-        standing = self._standing
-        if standing is None:
-            # One step: of all who come first, waiting or resolving, one decides where the future stands.
-            made = _Standing(PENDING, None, None, [_Crowd()])
-            standing = self.__dict__.setdefault("_standing", made)
-        if not standing.crowds:
-            standing.crowds.append(_Crowd())
-        return standing.crowds[0]
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What it was resolved with instead of a value, or None; raises ``CancelledError`` or ``TimeoutError``."""
+        if not self.done():
+            self._before_waiting(timeout)
+        return super().exception(timeout)
 
-    def _end(self, ended: _Standing) -> None:
-        standing = self.__dict__.setdefault("_standing", ended)
-        if standing is ended:
+    @property
+    def _ended(self) -> _Ended:
+        """How it ended, or that it has not."""
+        if not self._standing:
+            return _PENDING
+        first = self._standing[0]
+        return first.ended if isinstance(first, _Crowd) else first
+
+    @property
+    def _crowd(self) -> _Crowd:
+        """Who waits. One that has ended without a crowd has one behind its end, for those who ask for its lock."""
+        standing = self._standing
+        if not standing:
+            standing.append(_Crowd(_PENDING))
+        for one in standing:
+            if isinstance(one, _Crowd):
+                return one
+        standing.append(_Crowd(self._ended))
+        return next(one for one in standing if isinstance(one, _Crowd))
+
+    def _end(self, ended: _Ended) -> None:
+        standing = self._standing
+        standing.append(ended)
+        first = standing[0]
+        if not isinstance(first, _Crowd):
             return
-        crowd = standing.crowds[0]
-        with crowd.condition:
-            standing.value, standing.error = ended.value, ended.error
-            # Last: who reads it without the lock must find what it promises.
-            standing.state = ended.state
-            for waiter in crowd.waiters:
-                if ended.state == CANCELLED_AND_NOTIFIED:
+        state, _, error = ended
+        with first.condition:
+            first.ended = ended
+            for waiter in first.waiters:
+                if state == CANCELLED_AND_NOTIFIED:
                     waiter.add_cancelled(self)
-                elif ended.error is None:
+                elif error is None:
                     waiter.add_result(self)
                 else:
                     waiter.add_exception(self)
-            crowd.condition.notify_all()
+            first.condition.notify_all()
         # After this state no callback is added any more: it is called at once.
         self._invoke_callbacks()  # type: ignore[attr-defined]  # typeshed leaves it out

@@ -21,6 +21,7 @@ class Claimed(LazyFuture):
     """A future whose claim is one item of a list."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._chance = [None]
 
     def _claim(self) -> bool:
