@@ -119,6 +119,7 @@ class Engine:
         future = InvocationFuture(progress, plant.runtime.owns_this_thread, self._pending)
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
         try:
+            future.pend()
             future.ticket = plant.runtime.workers.submit(walk, wait_seconds=timeout if block else 0.0)
         except RouterBusyError as busy:
             future.forget()

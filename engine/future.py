@@ -34,8 +34,7 @@ class InvocationFuture(LazyFuture):
         self._progress = progress
         self._on_worker = on_worker
         self._pending = pending
-        self._key = key = progress.invocation.key
-        pending[key] = self
+        self._key = progress.invocation.key
 
     def report(self) -> Report:
         """Who answered, every attempt so far, who was not tried and why, and the time in the queue."""
@@ -53,6 +52,10 @@ class InvocationFuture(LazyFuture):
             self._end((FINISHED, value, error))
         elif isinstance(value, RouterStream):
             value.close()
+
+    def pend(self) -> None:
+        """From now on it is pending."""
+        self._pending[self._key] = self
 
     def forget(self) -> None:
         """It was never queued, and is not pending any more."""
@@ -74,14 +77,15 @@ class InvocationFuture(LazyFuture):
                 "a worker of this router cannot wait for a future of the same router: it may be the one that "
                 "should run it; use invoke() there, or add_done_callback()"
             )
-        task = self.ticket.take() if timeout is None and self.ticket is not None else None
-        if task is None:
+        if timeout is not None or self.ticket is None:
             return
-        self.maker = threading.get_ident()
         try:
-            task()
+            task = self.ticket.take()
+            if task is not None:
+                self.maker = threading.get_ident()
+                task()
         except BaseException as raised:
-            # Whatever came in between, who waits for it elsewhere is told.
+            # An interrupt where nobody else looks for one. Who waits for this elsewhere is told.
             self.settle(None, raised)
             raise
         finally:

@@ -36,8 +36,10 @@ def living(engine: Living) -> None:
 def end_first_at_exit() -> None:
     """Have the engines end before what was imported up to now does: a database driver may refuse to work once its own
     exit hook has run, and hooks run in the reverse order of their registration."""
-    atexit.unregister(_at_exit)
-    atexit.register(_at_exit)
+    # Once the hooks run, a new one comes too late, and taking the old one away would leave none.
+    if threading.main_thread().is_alive():
+        atexit.unregister(_at_exit)
+        atexit.register(_at_exit)
 
 
 def _at_exit() -> None:

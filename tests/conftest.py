@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
+from loguru import logger
 
 _THREADS_END_SECONDS = 5.0
 _MEASURED: pytest.StashKey[list[str]] = pytest.StashKey()
@@ -33,10 +34,21 @@ def threads_end_with_their_test(every_thread_ends: None) -> Iterator[None]:
     _require_end({thread for thread in _threads_of_turnout() - before if _owner(thread) not in owners})
 
 
+@pytest.fixture(scope="session", autouse=True)
+def the_log_goes_where_stderr_is_by_then() -> None:
+    """pytest gives each test a stderr of its own; the log's first sink would go on writing to that of long ago."""
+    logger.remove()
+    logger.add(_to_stderr)
+
+
 @pytest.fixture
 def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Tells a number at the end of the run; nothing is asserted of it."""
     return request.config.stash.setdefault(_MEASURED, []).append
+
+
+def _to_stderr(message: str) -> None:
+    sys.stderr.write(message)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

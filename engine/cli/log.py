@@ -27,4 +27,9 @@ def log_to(show: Callable[[str, str], None], level: str = "WARNING") -> Iterator
         yield
     finally:
         logger.remove(ours)
-        logger.add(sys.stderr)
+        logger.add(_to_stderr)
+
+
+def _to_stderr(message: str) -> None:
+    # By its name: what stands there now may be closed by the time something is logged.
+    sys.stderr.write(message)

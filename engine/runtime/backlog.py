@@ -8,8 +8,8 @@ from turnout.runtime.tokens import Tokens
 
 Task = Callable[[], None]
 
-#: So many more items than twice the tasks that there can be are taken for too many duds.
-_SPARE_DUDS: Final = 64
+#: Duds between tasks are swept out once there are this many items more than twice what the last sweep left.
+_SWEEP_AT: Final = 64
 
 
 class Item(NamedTuple):
@@ -39,12 +39,12 @@ class Backlog:
     between saw too little.
     """
 
-    __slots__ = ("_items", "_most_tasks", "_put_back", "_sweeping")
+    __slots__ = ("_items", "_put_back", "_sweep_at", "_sweeping")
 
-    def __init__(self, most_tasks: int, put_back: Callable[[], object]) -> None:
+    def __init__(self, put_back: Callable[[], object]) -> None:
         self._items: deque[Item] = deque()
-        self._most_tasks = most_tasks
         self._put_back = put_back
+        self._sweep_at = _SWEEP_AT
         self._sweeping = Tokens(1)
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Backlog:
     def trim(self) -> None:
         """Drop the duds behind the last task: left to the workers, they would pile up while all are busy."""
         items = self._items
-        if len(items) > 2 * self._most_tasks + _SPARE_DUDS:
+        if len(items) > self._sweep_at:
             self._sweep()
         try:
             while items and not items[-1].cell:
@@ -98,6 +98,9 @@ class Backlog:
         if not self._sweeping.take():
             return
         items = self._items
+        # Behind it the tasks line up again; a worker that passes it over finds nothing in it.
+        end = Item([], None, self)
+        items.append(end)
         try:
             for _ in range(len(items)):
                 first = items[0]
@@ -106,8 +109,11 @@ class Backlog:
                     items.append(first)
                 if (taken := items.popleft()) is not first and taken.cell:
                     items.appendleft(taken)
+                if first is end:
+                    break
         except IndexError:
             return
         finally:
+            self._sweep_at = 2 * len(items) + _SWEEP_AT
             self._sweeping.give()
             self._put_back()

@@ -107,9 +107,11 @@ class LazyFuture(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """The value; raises what it was resolved with, or ``TimeoutError``."""
         try:
-            if not self._standing:
+            ended = self._ended
+            if ended is _PENDING:
                 self._before_waiting(timeout)
-            state, value, error = self._ended
+                ended = self._ended
+            state, value, error = ended
             if state == PENDING:
                 return super().result(timeout)
             if error is not None:
@@ -119,7 +121,7 @@ class LazyFuture(Future[Any]):
             return value
         finally:
             # An error keeps this frame, and this future keeps the error: that would be a cycle.
-            error = None
+            ended = error = None  # type: ignore[assignment]
             del self
 
     def exception(self, timeout: float | None = None) -> BaseException | None:

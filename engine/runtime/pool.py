@@ -18,6 +18,7 @@ task (``Item.take``), which saves two switches of thread; its item is then a dud
 import math
 import threading
 import time
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -44,7 +45,7 @@ class WorkerPool:
         self._name = name
         self._idle_seconds = idle_seconds
         self._clock = clock
-        self._backlog = Backlog(max_queue, self._summon)
+        self._backlog = Backlog(self._summon)
         self._door = Tokens(max_queue)
         self._search = Tokens(1)
         #: Where idle workers wait to be called: with True the one called searches, with False it only looks up.
@@ -65,13 +66,13 @@ class WorkerPool:
 
     @property
     def workers(self) -> int:
-        """Threads alive now."""
-        return len(self._threads)
+        """Threads that work, or wait for work."""
+        return len(self._idents)
 
     @property
     def waiting(self) -> int:
         """Tasks at the door that no worker has taken yet."""
-        return self._max_queue - len(self._door)
+        return max(self._max_queue - len(self._door), 0)
 
     def owns_this_thread(self) -> bool:
         return threading.get_ident() in self._idents
@@ -86,12 +87,18 @@ class WorkerPool:
         """
         if self._closing:
             raise RouterClosedError("the router is closed; build a new one")
-        if not self._door.take():
+        try:
+            placed = self._door.take()
+        except BaseException:
+            # Interrupted. Was the place taken? One too many does no harm, one too few stays so.
+            self._door.give()
+            raise
+        if not placed:
             self._wait_at_door(wait_seconds)
         item = Item([task], self._door, self._backlog)
         try:
             self._backlog.append(item)
-            if not self._summon() and not self._threads and item.take() is not None:
+            if not self._summon() and not self._idents and item.take() is not None:
                 raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers")
         except BaseException:
             # Interrupted: whoever has begun it goes on, otherwise nobody will.
@@ -100,10 +107,12 @@ class WorkerPool:
         return item
 
     def resume(self, task: Task) -> None:
-        """Queue the rest of work already admitted: never refused. Where the system gives no thread, it waits for the
-        next that can be had."""
-        self._backlog.append(Item([task], None, self._backlog))
-        self._summon()
+        """Queue the rest of work already admitted: never refused. Where there is no worker and the system gives no
+        thread for one, the calling thread does it: nobody else would."""
+        item = Item([task], None, self._backlog)
+        self._backlog.append(item)
+        if not self._summon() and not self._idents and item.take() is not None:
+            self._run(task)
 
     def resize(self, max_workers: int) -> None:
         """Change the bound. Growing acts now; shrinking lets each surplus worker finish what it is doing."""
@@ -130,7 +139,9 @@ class WorkerPool:
             if (left := end - time.monotonic()) <= 0.0:
                 break
             for thread in threads:
-                thread.join(min(left, _LOOK_SECONDS))
+                # One that is being started at this moment cannot be joined yet.
+                with suppress(RuntimeError):
+                    thread.join(min(left, _LOOK_SECONDS))
         return sorted(thread.name for thread in self._threads.copy())
 
     def _wait_at_door(self, wait_seconds: float | None) -> None:
@@ -188,36 +199,46 @@ class WorkerPool:
 
     def _bear(self) -> bool:
         """Whether a worker could be born, to search. Raises ``RuntimeError`` where the system gives no thread."""
-        if not self._unborn.take():
-            return False
-        number = self._max_workers - len(self._unborn)
-        thread = threading.Thread(target=self._work, name=f"{self._name}-worker-{number}", daemon=True)
+        thread: threading.Thread | None = None
         try:
+            if not self._unborn.take():
+                return False
+            number = self._max_workers - len(self._unborn)
+            thread = threading.Thread(target=self._work, name=f"{self._name}-worker-{number}", daemon=True)
+            # Before it starts, so that whoever bears it may end: stop() misses neither.
+            self._threads.add(thread)
             thread.start()
         except BaseException:
             # Interrupted, it may have started all the same; then it gives its own place back at its end.
-            if thread.ident is None:
+            if thread is None or thread.ident is None:
                 self._unborn.give()
+                self._threads.discard(thread)
             raise
         return True
 
     def _work(self) -> None:
-        searches, stays = True, True
-        while stays:
-            # Counted by itself, once it runs: nobody can join a thread that has not started.
-            self._threads.add(threading.current_thread())
-            self._idents.add(threading.get_ident())
-            retired = False
-            try:
-                retired = self._serve(searches)
-            finally:
-                self._idents.discard(threading.get_ident())
-                self._threads.discard(threading.current_thread())
-                if not retired:
-                    self._unborn.give()
-                # Where no other thread can be had for what came meanwhile, this one stays for it.
-                stays = not self._summon() and self._unborn.take()
-            searches = False
+        try:
+            searches, stays = True, True
+            while stays:
+                stays = self._lived(searches)
+                searches = False
+        finally:
+            # Last: stop() waits until whoever came after this worker is there to be waited for.
+            self._threads.discard(threading.current_thread())
+
+    def _lived(self, searches: bool) -> bool:
+        """A worker's life, from its first look for a task; whether it begins another."""
+        self._idents.add(threading.get_ident())
+        retired = False
+        try:
+            retired = self._serve(searches)
+        finally:
+            self._idents.discard(threading.get_ident())
+            if not retired:
+                self._unborn.give()
+            # Where no other thread can be had for what came meanwhile, this one stays for it.
+            stays = not self._summon() and self._unborn.take()
+        return stays
 
     def _serve(self, searches: bool | None) -> bool:
         """Run tasks while there are any, and wait for others a while; whether this worker was retired. With

@@ -82,3 +82,57 @@ def test_a_program_that_ends_while_the_file_is_being_opened_keeps_its_rows(tmp_p
     store = DuckDBMetricsStore(path)
     assert len(store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC))) == 1
     store.close()
+
+
+FIRST_ROW_WHILE_HOOKS_RUN = """
+import atexit, sys, threading
+from turnout import CallVariant, DuckDBMetricsStore, ProviderRouter
+from turnout.testing import ScriptedAdapters
+
+kept = threading.Event()
+record = DuckDBMetricsStore.record_attempts
+
+def told(store, rows):
+    assert hooks_run.wait(30)
+    record(store, rows)
+    kept.set()
+
+DuckDBMetricsStore.record_attempts = told
+hooks_run, go_on = threading.Event(), threading.Event()
+
+def slow(call):
+    assert go_on.wait(30)
+    return "answer"
+
+call = CallVariant("openai_chat", "chat.completions.create", "regular", {"messages": []})
+router = ProviderRouter(
+    [{"provider_id": "p", "name": "p", "protocol": "openai_chat", "model": "m", "api_key": "k"}],
+    adapter_factory=ScriptedAdapters({"p": ["answer", slow]}),
+    metrics_store=DuckDBMetricsStore(sys.argv[1]),
+)
+router.invoke(call)
+future = router.submit(call)
+
+@atexit.register
+def my_own_hook():
+    # Runs before turnout's own; the ledger writes its first row meanwhile.
+    hooks_run.set()
+    assert kept.wait(30)
+    go_on.set()
+"""
+
+
+def test_a_first_row_that_is_written_while_exit_hooks_run_costs_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.duckdb"
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_ROW_WHILE_HOOKS_RUN, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        env={**os.environ, "LOGURU_LEVEL": "WARNING"},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    store = DuckDBMetricsStore(path)
+    assert len(store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC))) == 2
+    store.close()

@@ -270,3 +270,19 @@ def test_an_error_that_was_waited_for_is_not_held_in_a_cycle() -> None:
     gone = weakref.ref(future)
     del late, future
     assert gone() is None
+
+
+def test_somebody_who_looked_before_takes_nothing_from_who_waits() -> None:
+    """The hook before waiting is called where it is unresolved, a crowd before it or not."""
+    asked: list[float | None] = []
+
+    class Hooked(Claimed):
+        def _before_waiting(self, timeout: float | None) -> None:
+            asked.append(timeout)
+            self.resolve("made here", None)
+
+    for look in (repr, Future.running, lambda future: future.add_done_callback(lambda _: None)):
+        future = Hooked()
+        look(future)
+        assert future.result(3.0) == "made here"
+    assert asked == [3.0] * 3

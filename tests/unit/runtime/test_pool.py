@@ -1,6 +1,7 @@
 """The worker pool: grows on demand, never strands work, never loses count of its idle workers."""
 
 import random
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -148,6 +149,8 @@ def test_a_worker_survives_whatever_its_work_raises(pool: WorkerPool, raised: ty
         pool.submit(bad)
     pool.submit(done.set)
     assert done.wait(WAIT)
+    # What the others log is to come before the test's own end.
+    assert pool.stop(WAIT) == []
 
 
 def test_idle_workers_end_when_their_time_is_over() -> None:
@@ -383,22 +386,6 @@ def test_duds_between_tasks_that_wait_do_not_pile_up_either() -> None:
     assert small.waiting == 0
 
 
-def test_what_was_admitted_before_waits_for_a_thread_where_none_can_be_had(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pool, ran = pool_of(1), SimpleQueue[int]()
-
-    def refused(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refused)
-        pool.resume(partial(ran.put, 1))
-    pool.submit(partial(ran.put, 2))
-    assert [ran.get(timeout=WAIT) for _ in range(2)] == [1, 2]
-    assert pool.stop(WAIT) == []
-
-
 def test_an_interrupted_birth_costs_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = pool_of(1)
 
@@ -413,3 +400,53 @@ def test_an_interrupted_birth_costs_no_worker(monkeypatch: pytest.MonkeyPatch) -
     pool.submit(done.set)
     assert done.wait(WAIT)
     assert pool.stop(WAIT) == []
+
+
+def test_work_that_was_admitted_is_done_by_who_brings_it_where_nobody_else_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, ran = pool_of(1), SimpleQueue[int]()
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        pool.resume(lambda: ran.put(threading.get_ident()))
+    assert ran.get(timeout=WAIT) == threading.get_ident()
+    assert pool.stop(WAIT) == []
+
+
+def test_sweeping_duds_out_keeps_tasks_in_order_and_is_not_done_for_tasks_alone() -> None:
+    small = pool_of(1, queue=10)
+    gate, ran = Gate(), SimpleQueue[int]()
+    small.submit(gate)
+    gate.started.get(timeout=WAIT)
+    for number in range(500):
+        small.resume(partial(ran.put, number))
+        last = small.submit(lambda: None)
+        # Behind the dud there is always a task, so that only a sweep takes it out.
+        small.resume(partial(ran.put, 1000 + number))
+        assert last.take()
+    assert len(small._backlog) < 3 * 1000 + 200
+    gate.open.set()
+    found = [ran.get(timeout=WAIT) for _ in range(1000)]
+    assert found == [number + late for number in range(500) for late in (0, 1000)]
+    assert small.stop(WAIT) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_stop_comes_back_when_everything_queued_before_it_has_run(seed: int) -> None:
+    rng = random.Random(seed)
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(60):
+            pool = pool_of(rng.randint(1, 3), idle=0.001)
+            done = SimpleQueue[int]()
+            for number in range(3):
+                pool.resume(partial(done.put, number))
+            assert pool.stop(WAIT) == []
+            assert done.qsize() == 3
+    finally:
+        sys.setswitchinterval(switch)
