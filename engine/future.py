@@ -85,8 +85,10 @@ class InvocationFuture(LazyFuture):
                 self.maker = threading.get_ident()
                 task()
         except BaseException as raised:
-            # An interrupt where nobody else looks for one. Who waits for this elsewhere is told.
-            self.settle(None, raised)
+            # An interrupt where nobody else looks for one, be it between the claim and the end. Who waits for this
+            # elsewhere is told.
+            self.forget()
+            self._end((FINISHED, None, raised))
             raise
         finally:
             self.maker = None

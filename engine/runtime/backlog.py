@@ -26,6 +26,11 @@ class Item(NamedTuple):
             task = self.cell.pop()
         except IndexError:
             return None
+        except BaseException:
+            # Interrupted. Was the task taken? A place too many does no harm, one too few stays so.
+            if self.place is not None and not self.cell:
+                self.place.give()
+            raise
         if self.place is not None:
             self.place.give()
         self.backlog.trim()

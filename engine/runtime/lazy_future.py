@@ -151,6 +151,7 @@ class LazyFuture(Future[Any]):
         return next(one for one in standing if isinstance(one, _Crowd))
 
     def _end(self, ended: _Ended) -> None:
+        """Stand there, and tell who waits. Of several ends the first counts."""
         standing = self._standing
         standing.append(ended)
         first = standing[0]
@@ -158,6 +159,8 @@ class LazyFuture(Future[Any]):
             return
         state, _, error = ended
         with first.condition:
+            if first.ended is not _PENDING:
+                return
             first.ended = ended
             for waiter in first.waiters:
                 if state == CANCELLED_AND_NOTIFIED:

@@ -50,6 +50,7 @@ class WorkerPool:
         self._search = Tokens(1)
         #: Where idle workers wait to be called: with True the one called searches, with False it only looks up.
         self._parked: dict[SimpleQueue[bool], bool] = {}
+        self._slots: set[SimpleQueue[bool]] = set()
         self._unborn = Tokens(max_workers)
         self._retiring = Tokens()
         self._max_queue = max_queue
@@ -95,14 +96,18 @@ class WorkerPool:
             raise
         if not placed:
             self._wait_at_door(wait_seconds)
-        item = Item([task], self._door, self._backlog)
+        item: Item | None = None
         try:
+            item = Item([task], self._door, self._backlog)
             self._backlog.append(item)
             if not self._summon() and not self._idents and item.take() is not None:
                 raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers")
         except BaseException:
             # Interrupted: whoever has begun it goes on, otherwise nobody will.
-            item.take()
+            if item is None:
+                self._door.give()
+            else:
+                item.take()
             raise
         return item
 
@@ -192,9 +197,15 @@ class WorkerPool:
             return False
         try:
             slot, _ = self._parked.popitem()
+            slot.put(searches)
         except KeyError:
             return False
-        slot.put(searches)
+        except BaseException:
+            # An interrupt may have lost the slot: all who are not parked look up, once more than they need to.
+            for slot in self._slots.copy():
+                if slot not in self._parked:
+                    slot.put(False)
+            raise
         return True
 
     def _bear(self) -> bool:
@@ -244,6 +255,13 @@ class WorkerPool:
         """Run tasks while there are any, and wait for others a while; whether this worker was retired. With
         ``searches`` it was sent to look for one."""
         slot: SimpleQueue[bool] = SimpleQueue()
+        self._slots.add(slot)
+        try:
+            return self._serve_from(slot, searches)
+        finally:
+            self._slots.discard(slot)
+
+    def _serve_from(self, slot: "SimpleQueue[bool]", searches: bool | None) -> bool:
         while searches is not None:
             retires = self._retiring.take()
             task = None if retires else self._backlog.next_task()

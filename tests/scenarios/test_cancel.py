@@ -225,3 +225,32 @@ def test_a_timeout_around_ainvoke_cuts_the_call_too(rig: Any) -> None:
     with pytest.raises(TimeoutError):
         asyncio.run(timed())
     assert sim.wait_for(lambda: all(request.closed_at for request in sim.requests("a")))
+
+
+def test_ctrl_c_between_the_claim_and_the_end_leaves_nobody_waiting(
+    rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    adapters = ScriptedAdapters({"a": [gate, "answer"]})
+    router = rig.scripted(adapters, "a", pool={"max_workers": 1})
+    running = router.submit(rig.chat())
+    gate.arrived.get(timeout=30)
+    future = router.submit(rig.chat())
+    told: SimpleQueue[Any] = SimpleQueue()
+    future.add_done_callback(told.put)
+    end = future._end
+
+    def interrupted(ended: Any) -> None:
+        monkeypatch.setattr(future, "_end", end)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(future, "_end", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        future.result()
+
+    assert told.get(timeout=30) is future
+    assert isinstance(future.exception(0), KeyboardInterrupt)
+    gate.opened.set()
+    assert running.result(30) == "answer"
+    router.close()
+    assert router.stats().pending == 0
