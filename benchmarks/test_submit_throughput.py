@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.benchmark(group="Many callers: null calls a second, beside ThreadPoolExecutor")
 
-CALLS: Final = 9600
+CALLS: Final = 6400
 GATHERED: Final = 100
 FIGURE: Final = "calls a second"
 
