@@ -53,7 +53,7 @@ class NativeCall(NamedTuple):
             raise NoCallVariantError(
                 "the call holds no CallVariant; give one for each protocol that may answer"
             )
-        return cls(variants, call_type)
+        return tuple.__new__(cls, (variants, call_type))
 
 
 #: Asked before the fault table: which fault an error is, or None to leave it to the table.
@@ -106,8 +106,9 @@ class NativeProvider:
     def invoke(self, request: NativeCall, deadline: Limit) -> Any:
         """The native call through the adapter, which is given the limit, or its seconds, where it takes them."""
         variant = request.variants[self._protocol]
-        arguments = complete_arguments(self.config, variant.arguments)
-        adapter: Any = self._adapter_of(self.config)
+        config = self.config
+        arguments = complete_arguments(config, variant.arguments)
+        adapter: Any = self._adapter_of(config)
         extras = self._extras.get(type(adapter))
         if extras is None:
             extras = self._extras_of(adapter)

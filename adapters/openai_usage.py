@@ -6,7 +6,7 @@ from turnout.calls import Usage
 
 def usage_of(answer: object) -> Usage | None:
     """Usage of a whole Chat or Responses answer, or of a stream that ended; None where it tells nothing."""
-    said = field(answer, "usage")
+    said = answer.get("usage") if isinstance(answer, dict) else getattr(answer, "usage", None)
     if said is None:
         return None
     input_tokens = _count(said, "prompt_tokens", "input_tokens")

@@ -119,7 +119,7 @@ class Engine:
         future = InvocationFuture(progress, plant.runtime.owns_this_thread, self._pending)
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
         try:
-            future.pend()
+            self._pending[future.key] = future
             future.ticket = plant.runtime.workers.submit(walk, wait_seconds=timeout if block else 0.0)
         except RouterBusyError as busy:
             future.forget()
@@ -229,8 +229,10 @@ class Engine:
         if self._closed:
             raise RouterClosedError(_CLOSED)
         clock = self._setup.clock
-        return Progress(
-            Invocation(
+        # tuple.__new__: what Invocation(...) comes down to, without a call in between at every call.
+        invocation = tuple.__new__(
+            Invocation,
+            (
                 self._ids(),
                 request,
                 call_type,
@@ -239,8 +241,9 @@ class Engine:
                 contextvars.copy_context(),
                 failure_policy,
                 on_restart,
-            )
+            ),
         )
+        return Progress(invocation)
 
     def _handed(self, walk: Walk, step: HandOver) -> RouterStream:
         plant = self.plant

@@ -194,7 +194,15 @@ class Execution:
         outcome = _OK if end is None else stream_outcome(end)
         if end is not None and outcome is Outcome.FAILED:
             return self._failed(this, end.error or unfinished(target, end), end)
-        attempt = this.ended(self.clock.monotonic(), outcome, None, self._used(target, value), end)
+        usage: Usage | None = None
+        try:
+            usage = target.usage(value)
+        except Exception as unreadable:
+            # An answer that was paid for is not lost because it could not be read for the ledger.
+            logger.debug(
+                "{}: what an answer used could not be read: {!r}", target.identity.described, unreadable
+            )
+        attempt = this.ended(self.clock.monotonic(), outcome, None, usage, end)
         if end is None:
             try:
                 outcome = target.assess(value, attempt)
@@ -209,15 +217,6 @@ class Execution:
         if outcome is Outcome.IGNORED or snapshot.clean or snapshot.circuits[target.provider_id].clean:
             return Settled(_ANSWER, attempt)
         return Settled(_ANSWER, attempt, Succeeded(target.provider_id, this.epoch))
-
-    @staticmethod
-    def _used(target: Target, value: Any) -> Usage | None:
-        try:
-            return target.usage(value)
-        except Exception as error:
-            # An answer that was paid for is not lost because it could not be read for the ledger.
-            logger.debug("{}: what an answer used could not be read: {!r}", target.identity.described, error)
-            return None
 
     def _failed(
         self, this: Try, error: Exception, end: StreamEnd | None, fault: Fault | None = None

@@ -16,8 +16,8 @@ from turnout.streaming import RouterStream
 class InvocationFuture(LazyFuture):
     """A ``concurrent.futures.Future`` that can be cancelled at every stage, and that can say what happened.
 
-    It stays pending, and among ``pending``, until it is resolved. ``cancel`` cuts the attempt in flight; an answer
-    that comes all the same is dropped, and a stream among them closed.
+    It stays pending, and among ``pending`` once it was put there by its ``key``, until it is resolved. ``cancel`` cuts
+    the attempt in flight; an answer that comes all the same is dropped, and a stream among them closed.
     """
 
     #: The thread that makes the call itself, if one does.
@@ -34,7 +34,7 @@ class InvocationFuture(LazyFuture):
         self._progress = progress
         self._on_worker = on_worker
         self._pending = pending
-        self._key = progress.invocation.key
+        self.key = progress.invocation.key
 
     def report(self) -> Report:
         """Who answered, every attempt so far, who was not tried and why, and the time in the queue."""
@@ -48,22 +48,18 @@ class InvocationFuture(LazyFuture):
 
     def settle(self, value: Any, error: BaseException | None) -> None:
         """Resolve it, once; what comes after a cancel is dropped."""
-        if self._pending.pop(self._key, None) is not None:
+        if self._pending.pop(self.key, None) is not None:
             self._end((FINISHED, value, error))
         elif isinstance(value, RouterStream):
             value.close()
 
-    def pend(self) -> None:
-        """From now on it is pending."""
-        self._pending[self._key] = self
-
     def forget(self) -> None:
         """It was never queued, and is not pending any more."""
-        self._pending.pop(self._key, None)
+        self._pending.pop(self.key, None)
 
     def _claim(self) -> bool:
         # pop is one step: only one gets it.
-        return self._pending.pop(self._key, None) is not None
+        return self._pending.pop(self.key, None) is not None
 
     def _before_waiting(self, timeout: float | None) -> None:
         """A thread that waits without a timeout makes the call itself, if no worker has begun it: that saves two

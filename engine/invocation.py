@@ -151,7 +151,10 @@ class Try(Call):
         # Each attempt has a copy of its own, so that one does not see what another set.
         self.context = invocation.context.copy()
         until, last = started + target.timeout_seconds, invocation.deadline.at
-        self.limit = progress.under(Limit(min(last, until), clock))
+        # As progress.under() does it, without the call.
+        self.limit = progress.limit = Limit(min(last, until), clock)
+        if progress.cut_reason is not None:
+            self.limit.cut(progress.cut_reason)
 
     def ended(
         self,

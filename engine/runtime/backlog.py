@@ -56,8 +56,11 @@ class Backlog:
         """Of items, duds among them."""
         return len(self._items)
 
-    def append(self, item: Item) -> None:
+    def put(self, task: Task, place: Tokens | None) -> Item:
+        """Queue a task that holds ``place`` at the door."""
+        item = tuple.__new__(Item, ([task], place, self))
         self._items.append(item)
+        return item
 
     def next_task(self) -> Task | None:
         """The oldest task, or None."""

@@ -77,7 +77,7 @@ class Runtime(Protocol):
         handed: Callable[[Any, Any], Any],
         settle: Callable[[Any, BaseException | None], None],
     ) -> Callable[[], None]:
-        """The task that runs a walk on the workers (``drivers.PooledWalk.go``)."""
+        """The task that runs a walk on the workers (``drivers.PooledWalk``)."""
 
     def here(
         self, walk: Generator[Any, Any, Any], handed: Callable[[Any, Any], Any], news: Any = None

@@ -90,8 +90,8 @@ def _give_up(claim: Claim) -> None:
 
 
 class PooledWalk:
-    """Runs a walk on whatever worker is free, and on none while it waits for a lane or an awaitable. ``go`` is the
-    task: it begins the walk, or goes on with what it waited for.
+    """Runs a walk on whatever worker is free, and on none while it waits for a lane or an awaitable. `It is the task
+    itself: called, it begins the walk, or goes on with what it waited for.
 
     ``settle(value, error)`` is called once, with the walk's value or what it raised.
     """
@@ -100,8 +100,8 @@ class PooledWalk:
 
     def __init__(
         self,
-        walk: Walk,
         runtime: Runtime,
+        walk: Walk,
         handed: Handed,
         settle: Callable[[Any, BaseException | None], None],
     ) -> None:
@@ -110,7 +110,7 @@ class PooledWalk:
         self._handed = handed
         self._settle = settle
 
-    def go(self, value: Any = None, error: Exception | None = None) -> None:
+    def __call__(self, value: Any = None, error: Exception | None = None) -> None:
         walk = self._walk
         try:
             while True:
@@ -171,7 +171,7 @@ class PooledWalk:
             value, error = None, TimeoutError("the call was cancelled")
         except Exception as raised:
             value, error = None, raised
-        self.go(value, error)
+        self(value, error)
 
     def _resume(self, task: Callable[[], None]) -> None:
         self._runtime.workers.resume(task)
@@ -183,7 +183,7 @@ class PooledWalk:
             step.limit.on_cut(None)
             if alarm is not None:
                 alarm.cancel()
-            self._resume(partial(self.go, lane))
+            self._resume(partial(self, lane))
 
         claim = Claim(wake)
         if step.limit.until != math.inf:

@@ -107,7 +107,7 @@ class LazyFuture(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """The value; raises what it was resolved with, or ``TimeoutError``."""
         try:
-            ended = self._ended
+            ended = self._ended if self._standing else _PENDING
             if ended is _PENDING:
                 self._before_waiting(timeout)
                 ended = self._ended

@@ -98,8 +98,7 @@ class WorkerPool:
             self._wait_at_door(wait_seconds)
         item: Item | None = None
         try:
-            item = Item([task], self._door, self._backlog)
-            self._backlog.append(item)
+            item = self._backlog.put(task, self._door)
             if not self._summon() and not self._idents and item.take() is not None:
                 raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers")
         except BaseException:
@@ -114,8 +113,7 @@ class WorkerPool:
     def resume(self, task: Task) -> None:
         """Queue the rest of work already admitted: never refused. Where there is no worker and the system gives no
         thread for one, the calling thread does it: nobody else would."""
-        item = Item([task], None, self._backlog)
-        self._backlog.append(item)
+        item = self._backlog.put(task, None)
         if not self._summon() and not self._idents and item.take() is not None:
             self._run(task)
 

@@ -1,7 +1,7 @@
 """The runtime made of threads."""
 
 import threading
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from turnout.clock import Clock
@@ -28,6 +28,7 @@ class ThreadRuntime:
             self._prefix, max_workers=max_workers, max_queue=max_queue, idle_seconds=idle_seconds, clock=clock
         )
         self.owns_this_thread = self.workers.owns_this_thread
+        self.pooled = partial(PooledWalk, self)
         self.alarms = Timer(f"{self._prefix}-timer", clock)
         self.loop = EventLoop(f"{self._prefix}-loop")
         self._threads += [self.alarms.thread, self.loop.thread]
@@ -41,11 +42,6 @@ class ThreadRuntime:
         self._supervisor.own(actor)
         self._threads.append(actor.thread)
         return actor
-
-    def pooled(
-        self, walk: Walk, handed: Handed, settle: Callable[[Any, BaseException | None], None]
-    ) -> Callable[[], None]:
-        return PooledWalk(walk, self, handed, settle).go
 
     def here(self, walk: Walk, handed: Handed, news: Any = None) -> Any:
         return walk_here(walk, self, handed, news)

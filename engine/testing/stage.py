@@ -97,12 +97,12 @@ class Stage:
     def pooled(
         self, walk: Walk, handed: Handed, settle: Callable[[Any, BaseException | None], None]
     ) -> Callable[[], None]:
-        return self._staged(walk, self.workers, handed, settle).go
+        return self._staged(walk, self.workers, handed, settle)
 
     def here(self, walk: Walk, handed: Handed, news: Any = None) -> Any:
         answer: Future[Any] = Future()
         staged = self._staged(walk, None, handed, partial(_resolve, answer))
-        self._order.soon(f"{self._walks[walk]} goes on", partial(staged.go, news))
+        self._order.soon(f"{self._walks[walk]} goes on", partial(staged, news))
         if news is None and self._order.place is Place.CALLER:
             return answer
         self._order.until(answer.done)

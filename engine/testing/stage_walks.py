@@ -105,14 +105,14 @@ class StagedWalk(PooledWalk):
         handed: Handed,
         settle: Callable[[Any, BaseException | None], None],
     ) -> None:
-        super().__init__(walk, runtime, handed, settle)
+        super().__init__(runtime, walk, handed, settle)
         self._label = label
         self._order = order
         self._workers = workers
         self._over = False
         self._place = Place.WORKER if order.place is Place.WORKER else Place.ELSEWHERE
 
-    def go(self, value: Any = None, error: Exception | None = None) -> None:
+    def __call__(self, value: Any = None, error: Exception | None = None) -> None:
         if self._workers is not None:
             # A task that was taken from the queue is begun by who waits for it.
             self._place = Place.WORKER if self._order.place is Place.WORKER else Place.ELSEWHERE
