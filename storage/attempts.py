@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from math import floor
 from typing import Any, Final, overload
 
 from turnout.calls import Attempt
@@ -46,24 +45,27 @@ class AttemptRows(Sequence[Row]):
     def kinds(self) -> tuple[list[int], list[Row]]:
         """For each row the number of its kind, and one row of each kind: rows of a kind differ only in what
         ``column`` gives at once."""
-        numbers: dict[tuple[Any, ...], int] = {}
-        number = numbers.setdefault
         fields = self._fields
         # Identities and members of an Enum are told apart by what they are, not by a hash that Python computes.
-        told_apart = zip(
+        told_apart: list[Sequence[Any]] = [
             fields["number"],
-            map(id, fields["reason"]),
-            map(id, fields["by"]),
-            map(id, fields["call_type"]),
-            map(id, fields["outcome"]),
-            map(id, fields["fault"]),
+            [*map(id, fields["reason"])],
+            [*map(id, fields["by"])],
+            [*map(id, fields["call_type"])],
+            [*map(id, fields["outcome"])],
+            [*map(id, fields["fault"])],
             fields["stream_opened"],
             # As they will be kept: what a provider sent may be anything, and equal to what it is not.
-            [count_of(status) for status in fields["http_status"]],
-            [code_of(code) for code in fields["error_code"]],
-            strict=True,
-        )
-        places = [number(kind, len(numbers)) for kind in told_apart]
+            [None if status is None else count_of(status) for status in fields["http_status"]],
+            [None if code is None else code_of(code) for code in fields["error_code"]],
+        ]
+        # Most are the same throughout a batch, which is found out sooner than every row is told apart by them.
+        varying = [values for values in told_apart if values.count(values[0]) < len(values)]
+        if not varying:
+            return [0] * len(self), [self[0]]
+        numbers: dict[tuple[Any, ...], int] = {}
+        number = numbers.setdefault
+        places = [number(kind, len(numbers)) for kind in zip(*varying, strict=True)]
         firsts: dict[int, Row] = {}
         for kind in range(len(numbers)):
             firsts[kind] = self[places.index(kind)]
@@ -91,7 +93,9 @@ def _latency(fields: Fields) -> list[float | None]:
 
 
 def _began(fields: Fields) -> list[int]:
-    return [floor(began) * _MICROSECONDS + round(began % 1.0 * _MICROSECONDS) for began in fields["began"]]
+    return [
+        int(began // 1.0) * _MICROSECONDS + round(began % 1.0 * _MICROSECONDS) for began in fields["began"]
+    ]
 
 
 def _tokens(name: str) -> Callable[[Fields], list[Any]]:
