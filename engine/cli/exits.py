@@ -27,8 +27,7 @@ def ending_at_ctrl_c() -> Iterator[None]:
         raise SystemExit(INTERRUPTED) from None
 
 
-@contextmanager
-def ending_orderly() -> Iterator[None]:
+def end_orderly_at_ctrl_c() -> None:
     """Take one Ctrl-C for the end of the work, and a second one for impatience: what is done is kept first, within
     seconds. A third one ends the process where it stands."""
     pressed = 0
@@ -44,4 +43,3 @@ def ending_orderly() -> Iterator[None]:
     # Stays until the process ends: the engine's own end at exit is part of what is not to be interrupted.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, press)
-    yield

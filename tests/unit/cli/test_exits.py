@@ -7,22 +7,22 @@ import threading
 
 import pytest
 
-from turnout.cli.exits import ending_orderly
+from turnout.cli.exits import end_orderly_at_ctrl_c
 
 PRESSES = """
 import signal, sys
-from turnout.cli.exits import ending_orderly
+from turnout.cli.exits import end_orderly_at_ctrl_c
 
-with ending_orderly():
-    try:
-        signal.raise_signal(signal.SIGINT)
-    except KeyboardInterrupt:
-        print("ending", flush=True)
+end_orderly_at_ctrl_c()
+try:
     signal.raise_signal(signal.SIGINT)
-    print("still ending", flush=True)
-    for _ in range(int(sys.argv[1])):
-        signal.raise_signal(signal.SIGINT)
-    print("ended", flush=True)
+except KeyboardInterrupt:
+    print("ending", flush=True)
+signal.raise_signal(signal.SIGINT)
+print("still ending", flush=True)
+for _ in range(int(sys.argv[1])):
+    signal.raise_signal(signal.SIGINT)
+print("ended", flush=True)
 """
 
 
@@ -41,12 +41,7 @@ def test_one_press_ends_the_work_two_do_no_more_and_three_end_the_process(
 
 def test_on_another_thread_nothing_is_changed() -> None:
     before = signal.getsignal(signal.SIGINT)
-
-    def work() -> None:
-        with ending_orderly():
-            return
-
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=end_orderly_at_ctrl_c)
     thread.start()
     thread.join(20)
     assert signal.getsignal(signal.SIGINT) is before
