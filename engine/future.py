@@ -48,14 +48,12 @@ class InvocationFuture(LazyFuture):
 
     def settle(self, value: Any, error: BaseException | None) -> None:
         """Resolve it, once; what comes after a cancel is dropped."""
-        if self._pending.pop(self.key, None) is not None:
-            self._end((FINISHED, value, error))
-        elif isinstance(value, RouterStream):
+        if not self.resolve(value, error) and isinstance(value, RouterStream):
             value.close()
 
     def forget(self) -> None:
         """It was never queued, and is not pending any more."""
-        self._pending.pop(self.key, None)
+        self._claim()
 
     def _claim(self) -> bool:
         # pop is one step: only one gets it.

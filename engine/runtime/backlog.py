@@ -58,6 +58,7 @@ class Backlog:
 
     def put(self, task: Task, place: Tokens | None) -> Item:
         """Queue a task that holds ``place`` at the door."""
+        # What Item(...) comes down to, without a call in between at every call.
         item = tuple.__new__(Item, ([task], place, self))
         self._items.append(item)
         return item

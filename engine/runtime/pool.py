@@ -1,6 +1,6 @@
 """Worker threads that come on demand and go when idle.
 
-Tasks wait in one deque. At most one worker *searches* at a time: it was woken, or born, to look for a task, and holds
+Tasks wait in a backlog. At most one worker *searches* at a time: it was woken, or born, to look for a task, and holds
 the one search token. So a submitter that finds no token has nothing to do: somebody is on the way already. A searcher
 that has found a task gives the token back and, where more tasks wait, sends the next worker before it begins.
 
