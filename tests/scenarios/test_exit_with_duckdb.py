@@ -8,45 +8,30 @@ from pathlib import Path
 
 from turnout import DuckDBMetricsStore
 
-SCRIPT = """
-import sys
-from turnout import CallVariant, ProviderRouter
+BEGIN = """
+import atexit, sys, threading
+from turnout import CallVariant, DuckDBMetricsStore, ProviderRouter
 from turnout.testing import ScriptedAdapters
 
 call = CallVariant("openai_chat", "chat.completions.create", "regular", {"messages": []})
-router = ProviderRouter(
-    [{"provider_id": "p", "name": "p", "protocol": "openai_chat", "model": "m", "api_key": "k"}],
-    adapter_factory=ScriptedAdapters({"p": ["answer"]}),
-    metrics_store={"backend": "duckdb", "path": sys.argv[1]},
-)
+
+def router_of(*answers):
+    return ProviderRouter(
+        [{"provider_id": "p", "name": "p", "protocol": "openai_chat", "model": "m", "api_key": "k"}],
+        adapter_factory=ScriptedAdapters({"p": list(answers)}),
+        metrics_store={"backend": "duckdb", "path": sys.argv[1]},
+    )
+"""
+
+ROWS_WAIT = """
+router = router_of("answer")
 router.invoke(call)
 assert router.flush()
 for _ in range(5):
     router.invoke(call)
 """
 
-
-def test_rows_that_wait_at_exit_are_written_before_the_driver_ends(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.duckdb"
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        env={**os.environ, "LOGURU_LEVEL": "WARNING"},
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    store = DuckDBMetricsStore(path)
-    assert len(store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC))) == 6
-    store.close()
-
-
 ENDS_WHILE_OPENING = """
-import sys, threading
-from turnout import CallVariant, DuckDBMetricsStore, ProviderRouter
-from turnout.testing import ScriptedAdapters
-
 opening = threading.Event()
 opened = DuckDBMetricsStore._open
 
@@ -57,39 +42,13 @@ def slow(store):
     return opened(store)
 
 DuckDBMetricsStore._open = slow
-call = CallVariant("openai_chat", "chat.completions.create", "regular", {"messages": []})
-router = ProviderRouter(
-    [{"provider_id": "p", "name": "p", "protocol": "openai_chat", "model": "m", "api_key": "k"}],
-    adapter_factory=ScriptedAdapters({"p": ["answer"]}),
-    metrics_store=DuckDBMetricsStore(sys.argv[1]),
-)
+router = router_of("answer")
 router.invoke(call)
 assert opening.wait(30)
 """
 
-
-def test_a_program_that_ends_while_the_file_is_being_opened_keeps_its_rows(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.duckdb"
-    done = subprocess.run(
-        [sys.executable, "-c", ENDS_WHILE_OPENING, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        env={**os.environ, "LOGURU_LEVEL": "WARNING"},
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    store = DuckDBMetricsStore(path)
-    assert len(store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC))) == 1
-    store.close()
-
-
 FIRST_ROW_WHILE_HOOKS_RUN = """
-import atexit, sys, threading
-from turnout import CallVariant, DuckDBMetricsStore, ProviderRouter
-from turnout.testing import ScriptedAdapters
-
-kept = threading.Event()
+hooks_run, kept, go_on = threading.Event(), threading.Event(), threading.Event()
 record = DuckDBMetricsStore.record_attempts
 
 def told(store, rows):
@@ -97,19 +56,12 @@ def told(store, rows):
     record(store, rows)
     kept.set()
 
-DuckDBMetricsStore.record_attempts = told
-hooks_run, go_on = threading.Event(), threading.Event()
-
 def slow(call):
     assert go_on.wait(30)
     return "answer"
 
-call = CallVariant("openai_chat", "chat.completions.create", "regular", {"messages": []})
-router = ProviderRouter(
-    [{"provider_id": "p", "name": "p", "protocol": "openai_chat", "model": "m", "api_key": "k"}],
-    adapter_factory=ScriptedAdapters({"p": ["answer", slow]}),
-    metrics_store=DuckDBMetricsStore(sys.argv[1]),
-)
+DuckDBMetricsStore.record_attempts = told
+router = router_of("answer", slow)
 router.invoke(call)
 future = router.submit(call)
 
@@ -122,10 +74,10 @@ def my_own_hook():
 """
 
 
-def test_a_first_row_that_is_written_while_exit_hooks_run_costs_no_other(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.duckdb"
+def rows_after(script: str, path: Path) -> int:
+    """How many rows are kept once a program has ended, without a word and without a close()."""
     done = subprocess.run(
-        [sys.executable, "-c", FIRST_ROW_WHILE_HOOKS_RUN, str(path)],
+        [sys.executable, "-c", BEGIN + script, str(path)],
         capture_output=True,
         text=True,
         timeout=50,
@@ -134,5 +86,19 @@ def test_a_first_row_that_is_written_while_exit_hooks_run_costs_no_other(tmp_pat
     )
     assert (done.returncode, done.stderr) == (0, "")
     store = DuckDBMetricsStore(path)
-    assert len(store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC))) == 2
-    store.close()
+    try:
+        return len(store.query_recent(since=datetime(2000, 1, 1, tzinfo=UTC)))
+    finally:
+        store.close()
+
+
+def test_rows_that_wait_at_exit_are_written_before_the_driver_ends(tmp_path: Path) -> None:
+    assert rows_after(ROWS_WAIT, tmp_path / "metrics.duckdb") == 6
+
+
+def test_a_program_that_ends_while_the_file_is_being_opened_keeps_its_rows(tmp_path: Path) -> None:
+    assert rows_after(ENDS_WHILE_OPENING, tmp_path / "metrics.duckdb") == 1
+
+
+def test_a_first_row_that_is_written_while_exit_hooks_run_costs_no_other(tmp_path: Path) -> None:
+    assert rows_after(FIRST_ROW_WHILE_HOOKS_RUN, tmp_path / "metrics.duckdb") == 2
