@@ -259,8 +259,9 @@ def _quiet() -> Iterator[None]:
 
 
 def test_every_interleaving_keeps_its_promises(batch: range, cast: Any) -> None:
-    for seed in batch:
-        play(seed, cast)
+    ends = {attempt.outcome for seed in batch for attempt in play(seed, cast).recorded}
+    # Promises kept by plays in which nothing happens would say nothing.
+    assert ends == set(Outcome) or len(batch) < BATCH
 
 
 def test_a_seed_plays_the_same_events_again(cast: Any) -> None:
