@@ -162,6 +162,11 @@ class _Column:
     def fill(self, values: list[Any]) -> None:
         """Lay out ``values``; None is null."""
         count, nulls, valid = len(values), values.count(None), None
+        if nulls == count:
+            # No value, of whatever size, and as many ends of texts: zeros do for both.
+            zeros = array("q", bytes(8 * (count + 1)))
+            self.hold(count, _bits(values, nulls), *[zeros] * (len(self.addresses) - 1))
+            return
         if nulls:
             valid = _bits(values, nulls)
             missing = "" if self.code == _TEXT else 0

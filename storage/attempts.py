@@ -8,8 +8,6 @@ from turnout.calls import Attempt
 from turnout.ids import id_text
 from turnout.storage.rows import Row, code_of, count_of, row_of
 
-_MICROSECONDS: Final = 1_000_000
-
 
 class AttemptRows(Sequence[Row]):
     """The rows of some attempts of one metrics scope. A row is made when it is asked for.
@@ -46,21 +44,19 @@ class AttemptRows(Sequence[Row]):
         """For each row the number of its kind, and one row of each kind: rows of a kind differ only in what
         ``column`` gives at once."""
         fields = self._fields
-        # Identities and members of an Enum are told apart by what they are, not by a hash that Python computes.
-        told_apart: list[Sequence[Any]] = [
-            fields["number"],
-            [*map(id, fields["reason"])],
-            [*map(id, fields["by"])],
-            [*map(id, fields["call_type"])],
-            [*map(id, fields["outcome"])],
-            [*map(id, fields["fault"])],
-            fields["stream_opened"],
-            # As they will be kept: what a provider sent may be anything, and equal to what it is not.
-            [None if status is None else count_of(status) for status in fields["http_status"]],
-            [None if code is None else code_of(code) for code in fields["error_code"]],
-        ]
         # Most are the same throughout a batch, which is found out sooner than every row is told apart by them.
-        varying = [values for values in told_apart if values.count(values[0]) < len(values)]
+        varying = [fields[name] for name in ("number", "stream_opened") if _vary(fields[name])]
+        # Members of an Enum and identities are told apart by what they are, not by a hash that Python computes.
+        members = [
+            fields[name] for name in ("reason", "call_type", "outcome", "fault") if _vary(fields[name])
+        ]
+        varying += [[*map(id, values)] for values in members]
+        if _vary(identities := [*map(id, fields["by"])]):
+            varying.append(identities)
+        # As they will be kept: what a provider sent may be anything, and equal to what it is not.
+        for name, kept in (("http_status", count_of), ("error_code", code_of)):
+            if fields[name].count(None) < len(self):
+                varying.append([*map(kept, fields[name])])
         if not varying:
             return [0] * len(self), [self[0]]
         numbers: dict[tuple[Any, ...], int] = {}
@@ -74,6 +70,10 @@ class AttemptRows(Sequence[Row]):
     @cached_property
     def _fields(self) -> dict[str, Sequence[Any]]:
         return dict(zip(Attempt._fields, zip(*self._attempts, strict=True), strict=True))
+
+
+def _vary(values: Sequence[Any]) -> bool:
+    return values.count(values[0]) < len(values)
 
 
 Fields = dict[str, Sequence[Any]]
@@ -92,12 +92,6 @@ def _latency(fields: Fields) -> list[float | None]:
     ]
 
 
-def _began(fields: Fields) -> list[int]:
-    return [
-        int(began // 1.0) * _MICROSECONDS + round(began % 1.0 * _MICROSECONDS) for began in fields["began"]
-    ]
-
-
 def _tokens(name: str) -> Callable[[Fields], list[Any]]:
     return lambda fields: [
         None if usage is None else count_of(getattr(usage, name)) for usage in fields["usage"]
@@ -108,7 +102,7 @@ _KEYS: Final = {"attempt_id": "key", "invocation_id": "invocation_key"}
 _COLUMNS: Final[dict[str, Callable[[Fields], list[Any]]]] = {
     "attempt_id": lambda fields: [id_text(key) for key in fields["key"]],
     "invocation_id": lambda fields: [id_text(key) for key in fields["invocation_key"]],
-    "started_at": _began,
+    "started_at": lambda fields: [round(began * 1e6) for began in fields["began"]],
     "latency_ms": _latency,
     "total_duration_ms": _milliseconds("elapsed_seconds"),
     "queue_ms": _milliseconds("queue_seconds"),

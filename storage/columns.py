@@ -8,8 +8,7 @@ from uuid import UUID
 
 from turnout.errors import StorageError
 from turnout.storage.attempts import AttemptRows
-from turnout.storage.filters import EPOCH, MICROSECOND
-from turnout.storage.rows import Row
+from turnout.storage.rows import EPOCH, MICROSECOND, Row
 
 COLUMNS: Final = Row._fields
 # Few combinations of these occur in a batch, so each combination is handed to a database once.

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from turnout.errors import StorageDriverMissingError, StorageError, StorageLockedError
@@ -11,9 +11,9 @@ from turnout.storage import schema
 from turnout.storage.arrow import RowBatch
 from turnout.storage.columns import COLUMNS
 from turnout.storage.files import create_private, resolved, touch_private
-from turnout.storage.filters import EPOCH, Filters
+from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
-from turnout.storage.rows import Row
+from turnout.storage.rows import EPOCH, MICROSECOND, Row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -162,7 +162,7 @@ _READ: Final = ", ".join(
 
 def _row(values: Sequence[Any]) -> Row:
     row = dict(zip(COLUMNS, values, strict=True))
-    row["started_at"] = EPOCH + timedelta(microseconds=row["started_at"])
+    row["started_at"] = EPOCH + row["started_at"] * MICROSECOND
     return Row(**row)
 
 

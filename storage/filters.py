@@ -1,13 +1,10 @@
 """Which rows a reader asks for."""
 
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from turnout.errors import ConfigError
-from turnout.storage.rows import Row
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
+from turnout.storage.rows import EPOCH, MICROSECOND, Row
 
 
 @dataclass(frozen=True, slots=True)

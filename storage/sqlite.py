@@ -4,7 +4,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -13,9 +13,9 @@ from turnout.errors import StorageError, StorageLockedError
 from turnout.storage import schema
 from turnout.storage.columns import COLUMNS, LABELS, column, labelled
 from turnout.storage.files import create_private, resolved
-from turnout.storage.filters import EPOCH, Filters
+from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
-from turnout.storage.rows import Row
+from turnout.storage.rows import EPOCH, MICROSECOND, Row
 
 _BUSY_SECONDS: Final = 10.0
 _LARGEST_INSERT: Final = 512
@@ -183,7 +183,7 @@ def _rows_statement(rows: int) -> str:
 
 def _row(values: Sequence[Any]) -> Row:
     row = dict(zip(COLUMNS, values, strict=True))
-    row["started_at"] = EPOCH + timedelta(microseconds=row["started_at"])
+    row["started_at"] = EPOCH + row["started_at"] * MICROSECOND
     for name in ("success", "stream_opened"):
         if row[name] is not None:
             row[name] = bool(row[name])
