@@ -72,7 +72,8 @@ class NativeProvider:
     ) -> None:
         self.config = config
         self._adapter_of = adapter_of
-        self._protocol = config.protocol
+        # Kept apart from the configuration, whose fields are slow to look up: every call needs them.
+        self._protocol, self._model, self._extra_body = config.protocol, config.model, config.extra_body
         self._classifier = classifier
         self._never = _never(config, supported_protocols)
         # A key in the environment may change while we run; one in the configuration cannot.
@@ -106,9 +107,8 @@ class NativeProvider:
     def invoke(self, request: NativeCall, deadline: Limit) -> Any:
         """The native call through the adapter, which is given the limit, or its seconds, where it takes them."""
         variant = request.variants[self._protocol]
-        config = self.config
-        arguments = complete_arguments(config, variant.arguments)
-        adapter: Any = self._adapter_of(config)
+        arguments = complete_arguments(self._model, self._extra_body, variant.arguments)
+        adapter: Any = self._adapter_of(self.config)
         extras = self._extras.get(type(adapter))
         if extras is None:
             extras = self._extras_of(adapter)
@@ -154,13 +154,15 @@ def _never(config: ProviderConfig, supported: Collection[ApiProtocol]) -> tuple[
     return None
 
 
-def complete_arguments(config: ProviderConfig, given: Mapping[str, Any]) -> dict[str, Any]:
+def complete_arguments(
+    model: str, extra_body: Mapping[str, Any] | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
     """The caller's arguments with the provider's model, and with what its ``extra_body`` adds where the caller gave
     no such name, itself or in an ``extra_body`` of its own."""
-    arguments = {**given, "model": config.model}
-    if config.extra_body:
+    arguments = {**given, "model": model}
+    if extra_body:
         theirs = given.get("extra_body") or {}
         if isinstance(theirs, Mapping):
-            ours = {name: value for name, value in config.extra_body.items() if name not in given}
+            ours = {name: value for name, value in extra_body.items() if name not in given}
             arguments["extra_body"] = {**ours, **theirs}
     return arguments

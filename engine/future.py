@@ -48,7 +48,10 @@ class InvocationFuture(LazyFuture):
 
     def settle(self, value: Any, error: BaseException | None) -> None:
         """Resolve it, once; what comes after a cancel is dropped."""
-        if not self.resolve(value, error) and isinstance(value, RouterStream):
+        # As resolve() does it, without the call.
+        if self._claim():
+            self._end((FINISHED, value, error))
+        elif isinstance(value, RouterStream):
             value.close()
 
     def forget(self) -> None:

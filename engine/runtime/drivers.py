@@ -144,7 +144,9 @@ class PooledWalk:
             walk.close()
             self._finish(None, raised)
             return
-        self._finish(answer, None)
+        # As _finish() does it, without the call.
+        settle, self._settle = self._settle, _settled_already
+        settle(answer, None)
 
     def _finish(self, value: Any, error: BaseException | None) -> None:
         # An error keeps the frame that calls this, and so this walk: it must not reach the future any more.

@@ -107,10 +107,12 @@ class LazyFuture(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """The value; raises what it was resolved with, or ``TimeoutError``."""
         try:
-            ended = self._ended if self._standing else _PENDING
+            standing = self._standing
+            ended = self._ended if standing else _PENDING
             if ended is _PENDING:
                 self._before_waiting(timeout)
-                ended = self._ended
+                # Most often it stands alone by now; a look saves a call.
+                ended = standing[0] if standing and isinstance(standing[0], tuple) else self._ended
             state, value, error = ended
             if state == PENDING:
                 return super().result(timeout)
@@ -121,7 +123,7 @@ class LazyFuture(Future[Any]):
             return value
         finally:
             # An error keeps this frame, and this future keeps the error: that would be a cycle.
-            ended = error = None  # type: ignore[assignment]
+            ended = error = standing = None  # type: ignore[assignment]
             del self
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -155,7 +157,7 @@ class LazyFuture(Future[Any]):
         standing = self._standing
         standing.append(ended)
         first = standing[0]
-        if not isinstance(first, _Crowd):
+        if first is ended or not isinstance(first, _Crowd):
             return
         state, _, error = ended
         with first.condition:

@@ -45,7 +45,9 @@ class Bench:
 
     def call(self, adapter: OpenAIAdapter | None = None, **more: Any) -> Any:
         adapter = adapter or self.adapter()
-        return adapter.invoke(self.operation, complete_arguments(adapter._config, {**self.arguments, **more}))
+        config = adapter._config
+        arguments = complete_arguments(config.model, config.extra_body, {**self.arguments, **more})
+        return adapter.invoke(self.operation, arguments)
 
     def stream(self, adapter: OpenAIAdapter | None = None, **more: Any) -> Any:
         return self.call(adapter, stream=True, **more)
