@@ -68,13 +68,40 @@ MOST_WORKERS: Final = 10_000
 _SECRET_LENGTH: Final = 8
 
 
+class HealthConfig(Settings):
+    """When a provider is benched, and for how long. Seconds.
+
+    After a bench ``half_open_probes`` calls at a time find out whether the provider answers again; each that fails
+    multiplies the next cooldown, up to ``max_cooldown_seconds`` (a quota's own is never shortened). Retry-After is
+    obeyed up to ``max_retry_after_seconds``. Where every provider is benched, a call raises, waits for the first bench
+    to end (within its timeout), or tries the provider whose bench ends ``soonest``: ``when_all_benched``, which is the
+    router's alone.
+    """
+
+    failure_threshold: int = Field(default=3, ge=1)
+    failure_cooldown_seconds: float = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
+    rate_limit_cooldown_seconds: float = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
+    quota_cooldown_seconds: float = Field(default=3600.0, ge=0, le=LONGEST_SECONDS)
+    cooldown_multiplier: float = Field(default=2.0, ge=1, le=1000)
+    max_cooldown_seconds: float = Field(default=300.0, ge=0, le=LONGEST_SECONDS)
+    honor_retry_after: bool = True
+    max_retry_after_seconds: float = Field(default=3600.0, ge=0, le=LONGEST_SECONDS)
+    half_open_probes: int = Field(default=1, ge=1, le=MOST_WORKERS)
+    when_all_benched: Literal["raise", "wait", "soonest"] = "raise"
+
+    def merged_with(self, own: "HealthConfig | None") -> "HealthConfig":
+        """These settings, with those that a provider's ``own`` were given."""
+        return self if own is None else self.model_copy(update=own.model_dump(exclude_unset=True))
+
+
 class ProviderConfig(Settings):
     """One provider: who it is, how it is reached, and its limits.
 
     ``provider_id`` is its lasting identity (health, ledger), ``name`` what people read. The key comes from ``api_key``
     or, read anew at each call, from the environment variable ``api_key_env``. ``timeout_seconds`` bounds one attempt: a
     whole regular answer, or the wait for each next piece of a stream. ``max_concurrency`` bounds the attempts in
-    flight. ``extra_body`` is merged into the call's own ``extra_body`` where the caller gave no such key.
+    flight. ``extra_body`` is merged into the call's own ``extra_body`` where the caller gave no such key. What
+    ``health`` says goes before the router's own.
     """
 
     provider_id: str = Field(min_length=1)
@@ -88,6 +115,14 @@ class ProviderConfig(Settings):
     timeout_seconds: float = Field(default=120.0, gt=0, le=LONGEST_SECONDS)
     max_concurrency: int | None = Field(default=None, ge=1, le=MOST_WORKERS)
     extra_body: Mapping[str, Any] = Field(default_factory=dict)
+    health: HealthConfig | None = None
+
+    @field_validator("health")
+    @classmethod
+    def _leaves_the_route_alone(cls, value: HealthConfig | None) -> HealthConfig | None:
+        if value is not None and "when_all_benched" in value.model_fields_set:
+            raise ValueError("when_all_benched is the router's to say, not one provider's")
+        return value
 
     @field_validator("provider_id", "name", "model", "base_url", "api_key_env")
     @classmethod
@@ -129,15 +164,6 @@ class ProviderConfig(Settings):
         if self.api_key is not None:
             return bool(self.api_key.get_secret_value())
         return bool(self.api_key_env and os.environ.get(self.api_key_env))
-
-
-class HealthConfig(Settings):
-    """When a provider is benched, and for how long. Seconds."""
-
-    failure_threshold: int = Field(default=3, ge=1)
-    failure_cooldown_seconds: float = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
-    rate_limit_cooldown_seconds: float = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
-    quota_cooldown_seconds: float = Field(default=3600.0, ge=0, le=LONGEST_SECONDS)
 
 
 class PoolConfig(Settings):

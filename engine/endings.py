@@ -95,11 +95,11 @@ def last_error(progress: Progress) -> BaseException | None:
     return progress.failed[-1].error if progress.failed else None
 
 
-def exhausted(progress: Progress) -> Exception:
+def exhausted(progress: Progress, retry_after_seconds: float | None) -> Exception:
     """The error that names everyone; it takes the failures with it, so that they are not kept in a cycle."""
     failed, progress.failed = progress.failed, []
     if not failed:
-        return NoEligibleProvidersError(progress.exclusions)
-    error = RouterExhaustedError(failed, progress.exclusions)
+        return NoEligibleProvidersError(progress.exclusions, retry_after_seconds)
+    error = RouterExhaustedError(failed, progress.exclusions, retry_after_seconds)
     error.__cause__ = failed[-1].error
     return error

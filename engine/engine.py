@@ -18,6 +18,7 @@ from turnout.clock import Clock
 from turnout.config import HealthConfig, LedgerConfig, PoolConfig
 from turnout.deadline import Deadline
 from turnout.decisions.circuit import Thresholds
+from turnout.eligibility import Eligibility
 from turnout.errors import DeadlineExceededError, ReentrantCallError, RouterBusyError, RouterClosedError
 from turnout.execution import Execution
 from turnout.future import InvocationFuture
@@ -270,10 +271,14 @@ class Engine:
             runtime.stop(1.0)
             raise
 
+    def _thresholds(self, target: Target) -> Thresholds:
+        settings = self._setup.health.merged_with(target.health)
+        return Thresholds(**settings.model_dump(exclude={"when_all_benched"}))
+
     def _built_on(self, runtime: Runtime) -> Plant:
         setup = self._setup
         identities = [target.identity for target in setup.targets]
-        health = Health(identities, Thresholds(**setup.health.model_dump()), runtime)
+        health = Health({target.identity: self._thresholds(target) for target in setup.targets}, runtime)
         ordering = Ordering(setup.policy, identities, runtime)
         ledger = (
             None
@@ -292,7 +297,10 @@ class Engine:
             target if target.max_concurrency is None else replace(target, lane=Lane(target.max_concurrency))
             for target in setup.targets
         )
-        execution = Execution(targets, health, health.circuits, ordering, ledger, setup.clock)
+        eligibility = Eligibility(
+            targets, health, health.circuits, setup.clock, setup.health.when_all_benched
+        )
+        execution = Execution(eligibility, health, health.circuits, ordering, ledger, setup.clock)
         return Plant(
             runtime, health, ordering, ledger, execution, StreamRegistry(f"turnout-{setup.name}-streams")
         )

@@ -141,6 +141,10 @@ class RouteError(TurnoutError):
         self.exclusions = tuple(exclusions)
 
 
+def _again(retry_after_seconds: float | None) -> str:
+    return "" if retry_after_seconds is None else f"; try again in {retry_after_seconds:.1f} s"
+
+
 def _listed(attempts: Sequence[FailedAttempt], exclusions: Sequence[Exclusion]) -> str:
     lines = [f"  {number}. {attempt}" for number, attempt in enumerate(attempts, 1)]
     lines += [f"  not tried: {exclusion}" for exclusion in exclusions]
@@ -148,22 +152,35 @@ def _listed(attempts: Sequence[FailedAttempt], exclusions: Sequence[Exclusion]) 
 
 
 class NoEligibleProvidersError(RouteError):
-    """Every configured provider was excluded before any call. ``exclusions`` has one reason for each."""
+    """Every configured provider was excluded before any call. ``exclusions`` has one reason for each;
+    ``retry_after_seconds`` is when the first of their benches ends, None where waiting will not help."""
 
-    def __init__(self, exclusions: Sequence[Exclusion]) -> None:
-        super().__init__("no provider can take this call:\n" + _listed((), exclusions), exclusions=exclusions)
+    def __init__(self, exclusions: Sequence[Exclusion], retry_after_seconds: float | None = None) -> None:
+        super().__init__(
+            f"no provider can take this call{_again(retry_after_seconds)}:\n" + _listed((), exclusions),
+            exclusions=exclusions,
+        )
+        self.retry_after_seconds = retry_after_seconds
 
 
 class RouterExhaustedError(RouteError):
-    """Providers were tried and none answered. ``attempts`` are in physical order, each with its own error."""
+    """Providers were tried and none answered. ``attempts`` are in physical order, each with its own error;
+    ``retry_after_seconds`` is when the first bench among all providers ends, None where waiting will not help."""
 
-    def __init__(self, attempts: Sequence[FailedAttempt], exclusions: Sequence[Exclusion] = ()) -> None:
+    def __init__(
+        self,
+        attempts: Sequence[FailedAttempt],
+        exclusions: Sequence[Exclusion] = (),
+        retry_after_seconds: float | None = None,
+    ) -> None:
         tries = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
         super().__init__(
-            f"no provider answered after {tries}:\n" + _listed(attempts, exclusions),
+            f"no provider answered after {tries}{_again(retry_after_seconds)}:\n"
+            + _listed(attempts, exclusions),
             attempts=attempts,
             exclusions=exclusions,
         )
+        self.retry_after_seconds = retry_after_seconds
 
 
 class DeadlineExceededError(RouteError, TimeoutError):

@@ -19,6 +19,7 @@ from turnout.calls import (
     Usage,
 )
 from turnout.clock import Clock
+from turnout.config import HealthConfig
 from turnout.deadline import Deadline, Limit
 from turnout.decisions.walk import StreamEnd
 from turnout.errors import Exclusion, FailedAttempt
@@ -48,6 +49,7 @@ class Target:
     usage: Callable[[Any], Usage | None]
     timeout_seconds: float
     max_concurrency: int | None = None
+    health: HealthConfig | None = None
     lane: Lane | None = None
 
 
@@ -69,6 +71,7 @@ class Progress:
 
     # Written out: made at every call, it takes half the time of a dataclass with default factories.
     __slots__ = (
+        "ahead_of_time",
         "answered_by",
         "attempts",
         "cut_reason",
@@ -90,6 +93,8 @@ class Progress:
         self.restarts = 0
         self.limit: Limit | None = None
         self.cut_reason: str | None = None
+        #: Every provider is benched, and one is tried all the same.
+        self.ahead_of_time = False
 
     def cut(self, reason: str) -> None:
         """End the invocation now: the attempt in flight is cut, and no other is begun."""
@@ -136,14 +141,23 @@ class Try(Call):
     """One physical try: the call that a driver is to make, what is known from its start, and how it becomes an
     Attempt."""
 
-    __slots__ = ("began", "epoch", "progress", "reason", "started", "target")
+    __slots__ = ("began", "epoch", "permit", "progress", "reason", "started", "target")
 
-    def __init__(self, target: Target, reason: Reason, progress: Progress, epoch: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        target: Target,
+        reason: Reason,
+        progress: Progress,
+        epoch: int,
+        clock: Clock,
+        permit: int | None = None,
+    ) -> None:
         invocation = progress.invocation
         self.target = target
         self.reason = reason
         self.progress = progress
         self.epoch = epoch
+        self.permit = permit
         self.began = clock.wall()
         self.started = started = clock.monotonic()
         self.function = target.invoke

@@ -267,4 +267,5 @@ def _target(native: NativeProvider) -> Target:
         usage_of,
         config.timeout_seconds,
         config.max_concurrency,
+        config.health,
     )

@@ -1,14 +1,26 @@
 """The owner of every provider's circuit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import assert_never
 
 from loguru import logger
 
 from turnout.calls import Identity
 from turnout.clock import Clock
-from turnout.decisions.circuit import Circuit, State, Thresholds, after_failure, after_success
+from turnout.decisions.circuit import (
+    CLEAN,
+    Admission,
+    Circuit,
+    Permit,
+    State,
+    Thresholds,
+    after_failure,
+    after_success,
+    with_permit,
+    without_permit,
+)
 from turnout.errors import ConfigError
 from turnout.faults import Failure
 from turnout.runtime.actor import Rests
@@ -26,19 +38,40 @@ class HealthSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An attempt that began in ``began_epoch`` failed."""
+    """An attempt that began in ``began_epoch`` failed; with a permit, it was a probe."""
 
     provider_id: str
     began_epoch: int
     failure: Failure
+    permit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """An attempt that began in ``began_epoch`` succeeded."""
+    """An attempt that began in ``began_epoch`` succeeded; with a permit, it was a probe."""
 
     provider_id: str
     began_epoch: int
+    permit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskPermit:
+    """May I probe? Replied: whether the permit of this ``number`` was given. It lapses ``for_seconds`` from now.
+    ``ahead_of_time`` asks while the bench still lasts."""
+
+    provider_id: str
+    number: int
+    for_seconds: float
+    ahead_of_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A permit comes back unused, or its probe proved nothing. One that was never given does no harm."""
+
+    provider_id: str
+    permit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,41 +93,61 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ProviderHealthReport:
-    """One provider's health for people. ``cooldown_remaining_seconds`` is None where there is no bench."""
+    """One provider's health for people.
+
+    ``why`` is the kind of its last failure and ``last_error`` the provider's own words for it.
+    ``cooldown_remaining_seconds`` is what is left of its bench, None where there is none; ``probes_out`` counts the
+    calls that find out just now whether it answers again.
+    """
 
     provider_name: str
     state: State
     auth_disabled: bool
     consecutive_failures: int
     cooldown_remaining_seconds: float | None
+    why: str | None
     last_error: str | None
+    probes_out: int
 
 
 class Circuits(Rests):
-    """The state and its rules; used by its actor alone, but for ``snapshot``, which anyone may read."""
+    """The state and its rules; used by its actor alone, but for ``snapshot`` and ``admission``, for anyone."""
 
-    def __init__(self, providers: Sequence[Identity], thresholds: Thresholds, clock: Clock) -> None:
+    def __init__(self, thresholds: Mapping[str, Thresholds], clock: Clock) -> None:
+        """``thresholds`` of each provider, by its id."""
         self._thresholds = thresholds
         self._clock = clock
-        self.snapshot = HealthSnapshot(0, {provider.provider_id: Circuit() for provider in providers}, True)
+        self.snapshot = HealthSnapshot(0, dict.fromkeys(thresholds, CLEAN), True)
 
-    def receive(self, message: Failed | Succeeded | Reset) -> Change | None:
+    def admission(self, provider_id: str, now: float) -> Admission:
+        """Whether a provider may be tried, as the snapshot has it."""
+        circuit = self.snapshot.circuits[provider_id]
+        return circuit.admission(now, self._thresholds[provider_id].half_open_probes)
+
+    def receive(self, message: Failed | Succeeded | AskPermit | Returned | Reset) -> Change | bool | None:
         now, epoch = self._clock.monotonic(), self.snapshot.epoch + 1
+        if isinstance(message, Reset):
+            self._publish(dict.fromkeys(message.provider_ids, Circuit(since=epoch)))
+            return None
+        before, rules = self.snapshot.circuits[message.provider_id], self._thresholds[message.provider_id]
         match message:
-            case Failed(provider_id, began, failure):
-                before = self.snapshot.circuits[provider_id]
-                after = after_failure(before, failure, began, epoch, now, self._thresholds)
-            case Succeeded(provider_id, began):
-                before = self.snapshot.circuits[provider_id]
-                after = after_success(before, began)
-            case Reset(provider_ids):
-                self._publish(dict.fromkeys(provider_ids, Circuit(since=epoch)))
-                return None
+            case AskPermit(provider_id, number, for_seconds, ahead_of_time):
+                permit = Permit(number, now + for_seconds)
+                after = with_permit(before, permit, now, rules, ahead_of_time=ahead_of_time)
+                if after is not before:
+                    self._publish({provider_id: after})
+                return after is not before
+            case Failed(_, began, failure, number):
+                after = after_failure(before, failure, began, epoch, now, rules, number)
+            case Succeeded(_, began, number):
+                after = after_success(before, began, number)
+            case Returned(_, number):
+                after = without_permit(before, number)
             case _:
                 assert_never(message)
         if after is not before:
-            self._publish({provider_id: after})
-        return Change(provider_id, before, after, after.remaining_seconds(now))
+            self._publish({message.provider_id: after})
+        return Change(message.provider_id, before, after, after.remaining_seconds(now))
 
     def _publish(self, changed: Mapping[str, Circuit]) -> None:
         circuits = {**self.snapshot.circuits, **changed}
@@ -105,10 +158,13 @@ class Circuits(Rests):
 class Health:
     """What others hold of it: the published snapshot, and the address for what changes it."""
 
-    def __init__(self, providers: Sequence[Identity], thresholds: Thresholds, runtime: Runtime) -> None:
+    def __init__(self, providers: Mapping[Identity, Thresholds], runtime: Runtime) -> None:
         self._providers = {provider.provider_id: provider for provider in providers}
         self._clock = runtime.clock
-        self.circuits = Circuits(providers, thresholds, runtime.clock)
+        #: The number of a permit to be asked for: who asks knows it, so that one whose reply was lost comes back too.
+        self.permit_number = count(1).__next__
+        rules = {provider.provider_id: thresholds for provider, thresholds in providers.items()}
+        self.circuits = Circuits(rules, runtime.clock)
         # Outlives its thread: after close(), reports and resets still answer and late streams still report.
         self.actor: ActorRef = runtime.actor("health", self.circuits, outlives=True)
 
@@ -137,8 +193,10 @@ class Health:
         The first bench of an outage warns, further ones are DEBUG, the first success after it is one INFO.
         """
         before, after = change.before, change.after
+        if after is before:
+            return
         who = f"provider {self._providers[change.provider_id].described}"
-        if after.state is not State.CLOSED and after.since != before.since:
+        if (after.opened or after.disabled) and after.since != before.since:
             level = "DEBUG" if before.outage else "WARNING"
             logger.log(level, "{} {}", who, _why_benched(after, change.cooldown_seconds))
         elif before.outage and not after.outage:
@@ -147,16 +205,18 @@ class Health:
 
 def exclusion_detail(circuit: Circuit, now: float) -> str:
     """Why a circuit does not admit, for an error message."""
+    if circuit.state_at(now) is State.HALF_OPEN:
+        return f"is being probed by another call; wait for its outcome{_because(circuit)}"
     return _why_benched(circuit, circuit.remaining_seconds(now))
 
 
 def _why_benched(circuit: Circuit, cooldown_seconds: float) -> str:
-    failure = circuit.last_failure
-    because = f"; last error: {failure.message or failure.fault.value}" if failure else ""
-    if circuit.state is State.DISABLED:
+    if circuit.disabled:
         return (
-            f"is disabled for this run: its credentials were refused; mend them, then reset_health(){because}"
+            "is disabled for this run: its credentials were refused; mend them, then reset_health()"
+            f"{_because(circuit)}"
         )
+    failure = circuit.last_failure
     trigger = "after repeated failures"
     if failure is not None:
         trigger = f"after {failure.fault.value.replace('_', ' ')}"
@@ -167,17 +227,23 @@ def _why_benched(circuit: Circuit, cooldown_seconds: float) -> str:
                 else f"{circuit.consecutive_failures} failures"
             )
             trigger += f" ({failures} in a row)"
-    return f"is benched for {cooldown_seconds:.1f} s {trigger}{because}"
+    return f"is benched for {cooldown_seconds:.1f} s {trigger}{_because(circuit)}"
+
+
+def _because(circuit: Circuit) -> str:
+    failure = circuit.last_failure
+    return f"; last error: {failure.message or failure.fault.value}" if failure else ""
 
 
 def _reported(provider: Identity, circuit: Circuit, now: float) -> ProviderHealthReport:
-    remaining = circuit.remaining_seconds(now)
     failure = circuit.last_failure
     return ProviderHealthReport(
         provider_name=provider.name,
-        state=circuit.state,
-        auth_disabled=circuit.state is State.DISABLED,
+        state=circuit.state_at(now),
+        auth_disabled=circuit.disabled,
         consecutive_failures=circuit.consecutive_failures,
-        cooldown_remaining_seconds=remaining or None,
+        cooldown_remaining_seconds=circuit.remaining_seconds(now) or None,
+        why=None if failure is None else failure.fault.value,
         last_error=None if failure is None else failure.message or failure.fault.value,
+        probes_out=circuit.probes_out(now),
     )

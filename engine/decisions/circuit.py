@@ -1,9 +1,13 @@
 """One provider's health, as a pure state machine.
 
-closed ── a rate limit, or failures up to the threshold ──▶ open ── its time is over ──▶ tried again
-  ▲                                                                                        │
-  └──────────────────────────────── a success that began since ────────────────────────────┘
+closed ── a rate limit, or failures up to the threshold ──▶ open ── its time is over ──▶ half_open
+  ▲                                                          ▲                              │
+  │                                                          └── longer ── a probe fails ───┤
+  └──────────────────────────────── a probe succeeds ───────────────────────────────────────┘
 disabled: refused credentials; only a reset brings it back
+
+A half-open provider is tried by few: who would, is given a permit, and the word of its holder decides. Time opens the
+half-open door, so no event marks it: ``state_at`` says where a circuit stands.
 """
 
 from dataclasses import dataclass, replace
@@ -16,100 +20,195 @@ from turnout.faults import FAULTS, Effect, Failure
 class State(StrEnum):
     CLOSED = "closed"
     OPEN = "open"
+    HALF_OPEN = "half_open"
     DISABLED = "disabled"
+
+
+class Admission(StrEnum):
+    """Whether a provider may be tried now."""
+
+    FREE = "free"
+    #: With a permit, that must be asked for.
+    PROBE = "probe"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When a circuit opens, and for how long (seconds)."""
+    """When a circuit opens, and for how long (seconds).
+
+    Each failed probe multiplies the next cooldown, up to ``max_cooldown_seconds``; a quota's is long from the start. A
+    provider that names its own time (Retry-After) is taken at its word, up to ``max_retry_after_seconds``.
+    """
 
     failure_threshold: int = 3
     failure_cooldown_seconds: float = 60.0
     rate_limit_cooldown_seconds: float = 60.0
     quota_cooldown_seconds: float = 3600.0
+    cooldown_multiplier: float = 2.0
+    max_cooldown_seconds: float = 300.0
+    honor_retry_after: bool = True
+    max_retry_after_seconds: float = 3600.0
+    half_open_probes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """Leave to send one probe, until its attempt has an outcome. It lapses at ``expires_at``, lest one that was lost
+    with its thread shut the provider out for ever."""
+
+    number: int
+    expires_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
     """``open_until`` is an instant of the router's monotonic clock. ``since`` is the first epoch in which this state
     could be seen: what began in an earlier one is late and proves nothing about it. ``outage`` lasts from the first
-    bench to the first success after it, over all benches between."""
+    bench to the first success after it, over all benches between; ``growth`` is what its failed probes have made of
+    the cooldowns. ``opened`` stays true while half-open."""
 
-    state: State = State.CLOSED
+    opened: bool = False
+    disabled: bool = False
     consecutive_failures: int = 0
     open_until: float = 0.0
     since: int = 0
     outage: bool = False
+    growth: float = 1.0
+    probes: tuple[Permit, ...] = ()
     last_failure: Failure | None = None
 
     @property
     def clean(self) -> bool:
         """Whether a success would change nothing."""
-        return self.state is State.CLOSED and self.consecutive_failures == 0 and not self.outage
+        return not (self.opened or self.disabled or self.consecutive_failures or self.outage)
+
+    def state_at(self, now: float) -> State:
+        if self.disabled:
+            return State.DISABLED
+        if not self.opened:
+            return State.CLOSED
+        return State.OPEN if now < self.open_until else State.HALF_OPEN
 
     def remaining_seconds(self, now: float) -> float:
         """What is left of the bench; 0 where there is none."""
-        return max(self.open_until - now, 0.0) if self.state is State.OPEN else 0.0
+        return max(self.open_until - now, 0.0) if self.state_at(now) is State.OPEN else 0.0
 
-    def admits(self, now: float) -> bool:
-        """Whether the provider may be tried."""
-        match self.state:
+    def probes_out(self, now: float) -> int:
+        """Permits that were given and have not come back."""
+        return sum(permit.expires_at > now for permit in self.probes)
+
+    def lets(self, permit: int, now: float) -> bool:
+        """Whether who was given the permit of this number may still go."""
+        return not self.opened or any(one.number == permit and one.expires_at > now for one in self.probes)
+
+    def admission(self, now: float, probes_at_most: int) -> Admission:
+        match self.state_at(now):
             case State.CLOSED:
-                return True
-            case State.OPEN:
-                return now >= self.open_until
-            case State.DISABLED:
-                return False
+                return Admission.FREE
+            case State.HALF_OPEN if self.probes_out(now) < probes_at_most:
+                return Admission.PROBE
+            case State.HALF_OPEN | State.OPEN | State.DISABLED:
+                return Admission.REFUSED
 
 
 CLEAN: Final = Circuit()
+#: More growth than any cooldown can use, and far from what a float cannot hold.
+_LARGEST_GROWTH: Final = 1e9
+
+
+def with_permit(
+    circuit: Circuit, permit: Permit, now: float, thresholds: Thresholds, *, ahead_of_time: bool = False
+) -> Circuit:
+    """The circuit with ``permit`` given, or itself where none is to be had. ``ahead_of_time`` asks for one while the
+    circuit is still open: where every provider is, somebody may have to be tried."""
+    if circuit.disabled or not circuit.opened or (now < circuit.open_until and not ahead_of_time):
+        return circuit
+    if circuit.probes_out(now) >= thresholds.half_open_probes:
+        return circuit
+    out = tuple(one for one in circuit.probes if one.expires_at > now)
+    return replace(circuit, probes=(*out, permit))
+
+
+def without_permit(circuit: Circuit, number: int) -> Circuit:
+    """The circuit with a permit given back by a probe that proved nothing: cancelled, or the caller's own mistake. The
+    next who comes may probe."""
+    left = tuple(one for one in circuit.probes if one.number != number)
+    return circuit if len(left) == len(circuit.probes) else replace(circuit, probes=left)
 
 
 def after_failure(
-    circuit: Circuit, failure: Failure, began_epoch: int, epoch: int, now: float, thresholds: Thresholds
+    circuit: Circuit,
+    failure: Failure,
+    began_epoch: int,
+    epoch: int,
+    now: float,
+    thresholds: Thresholds,
+    permit: int | None = None,
 ) -> Circuit:
     """The circuit after a failed attempt that began in ``began_epoch``; a change becomes visible in ``epoch``.
 
-    An attempt that began before the circuit opened is late: it neither counts nor lengthens the bench, so failures
-    that were in flight together count once. Refused credentials are news whenever they come.
+    An attempt that began before the circuit opened is late and does not count, so failures that were in flight
+    together count once. What a late one says of a limit still holds: it may lengthen the bench. Refused credentials
+    are news whenever they come.
     """
     effect = FAULTS[failure.fault].effect
-    if effect is Effect.NONE or circuit.state is State.DISABLED:
+    probed = permit is not None and any(one.number == permit for one in circuit.probes)
+    if probed and permit is not None:
+        circuit = without_permit(circuit, permit)
+    if effect is Effect.NONE or circuit.disabled:
         return circuit
     if effect is Effect.DISABLE:
-        return replace(circuit, state=State.DISABLED, outage=True, since=epoch, last_failure=failure)
-    if began_epoch < circuit.since:
-        return circuit
+        return replace(circuit, disabled=True, outage=True, since=epoch, probes=(), last_failure=failure)
     if effect is Effect.COUNT:
-        count = circuit.consecutive_failures + 1
-        if count < thresholds.failure_threshold:
-            return replace(circuit, consecutive_failures=count, last_failure=failure)
-        return _opened(
-            replace(circuit, consecutive_failures=count),
-            failure,
-            thresholds.failure_cooldown_seconds,
-            epoch,
-            now,
+        if not probed and (circuit.opened or began_epoch < circuit.since):
+            return circuit
+        circuit = replace(
+            circuit, consecutive_failures=circuit.consecutive_failures + 1, last_failure=failure
         )
-    cooldown = (
-        thresholds.quota_cooldown_seconds
-        if effect is Effect.QUOTA
-        else thresholds.rate_limit_cooldown_seconds
+        if not probed and circuit.consecutive_failures < thresholds.failure_threshold:
+            return circuit
+    elif circuit.opened and not probed:
+        until = max(circuit.open_until, now + _cooldown(circuit, failure, effect, thresholds))
+        return circuit if until == circuit.open_until else replace(circuit, open_until=until)
+    if probed:
+        growth = min(circuit.growth * thresholds.cooldown_multiplier, _LARGEST_GROWTH)
+        circuit = replace(circuit, growth=growth)
+    return replace(
+        circuit,
+        opened=True,
+        # A new cooldown never shortens a longer one.
+        open_until=max(
+            now + _cooldown(circuit, failure, effect, thresholds),
+            circuit.open_until if circuit.opened else now,
+        ),
+        since=epoch,
+        outage=True,
+        probes=(),
+        last_failure=failure,
     )
-    return _opened(circuit, failure, cooldown, epoch, now)
 
 
-def after_success(circuit: Circuit, began_epoch: int) -> Circuit:
-    """The circuit after a successful attempt that began in ``began_epoch``."""
-    if circuit.state is State.DISABLED or (circuit.state is State.OPEN and began_epoch < circuit.since):
+def after_success(circuit: Circuit, began_epoch: int, permit: int | None = None) -> Circuit:
+    """The circuit after a successful attempt that began in ``began_epoch``. An open one is closed by a probe alone."""
+    if circuit.disabled or (
+        circuit.opened and (permit is None or all(one.number != permit for one in circuit.probes))
+    ):
         return circuit
     # `since` stays: a failure that began beside this success, after the bench, is news of its own and not late.
     return Circuit(since=circuit.since)
 
 
-def _opened(circuit: Circuit, failure: Failure, cooldown_seconds: float, epoch: int, now: float) -> Circuit:
-    # A new cooldown never shortens a longer one.
-    until = max(now + cooldown_seconds, circuit.open_until if circuit.state is State.OPEN else now)
-    return replace(
-        circuit, state=State.OPEN, open_until=until, since=epoch, outage=True, last_failure=failure
-    )
+def _cooldown(circuit: Circuit, failure: Failure, effect: Effect, thresholds: Thresholds) -> float:
+    asked = failure.retry_after_seconds
+    limited = effect in (Effect.RATE_LIMIT, Effect.QUOTA)
+    if limited and asked is not None and thresholds.honor_retry_after:
+        return min(max(asked, 0.0), thresholds.max_retry_after_seconds)
+    match effect:
+        case Effect.RATE_LIMIT:
+            base = thresholds.rate_limit_cooldown_seconds
+        case Effect.QUOTA:
+            base = thresholds.quota_cooldown_seconds
+        case _:
+            base = thresholds.failure_cooldown_seconds
+    return max(base, min(base * circuit.growth, thresholds.max_cooldown_seconds))

@@ -9,7 +9,8 @@ from typing import Any, assert_never
 
 from turnout.runtime.contract import Alarmed, Runtime
 from turnout.runtime.lane import Claim, Lane, enrol
-from turnout.runtime.steps import Ask, Await, Call, HandOver, TakeLane, Walk
+from turnout.runtime.once import Once
+from turnout.runtime.steps import Ask, Await, Call, HandOver, Sleep, TakeLane, Walk
 
 #: Makes what the caller gets of a step that is handed over and of the walk that goes on behind it.
 Handed = Callable[[Walk, HandOver], Any]
@@ -41,7 +42,7 @@ def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) ->
         raise
 
 
-def _performed_here(step: Ask | Await | TakeLane, runtime: Runtime) -> Any:
+def _performed_here(step: Ask | Await | TakeLane | Sleep, runtime: Runtime) -> Any:
     match step:
         case Ask():
             return step.actor.ask(step.message)
@@ -49,6 +50,8 @@ def _performed_here(step: Ask | Await | TakeLane, runtime: Runtime) -> Any:
             return _awaited_here(step, runtime)
         case TakeLane():
             return _lane_here(step, runtime)
+        case Sleep():
+            return _slept_here(step, runtime)
         case _:
             assert_never(step)
 
@@ -63,6 +66,17 @@ def _awaited_here(step: Await, runtime: Runtime) -> Any:
     finally:
         # After an answer this does nothing; after a timeout or an interrupt it ends the task.
         task.cancel()
+        step.limit.on_cut(None)
+
+
+def _slept_here(step: Sleep, runtime: Runtime) -> None:
+    woken: SimpleQueue[None] = SimpleQueue()
+    step.limit.on_cut(lambda: woken.put(None))
+    try:
+        runtime.clock.wait(woken, step.limit.remaining())
+    except Empty:
+        return
+    finally:
         step.limit.on_cut(None)
 
 
@@ -136,6 +150,9 @@ class PooledWalk:
                     case TakeLane():
                         self._park_for_lane(step)
                         return
+                    case Sleep():
+                        self._park_for_time(step)
+                        return
                     case _:
                         assert_never(step)
         except StopIteration as end:
@@ -193,6 +210,20 @@ class PooledWalk:
         # Left before standing in line: once enrolled, another thread may be walking already.
         step.limit.on_cut(lambda: _give_up(claim))
         enrol(claim, step.lanes)
+
+    def _park_for_time(self, step: Sleep) -> None:
+        once = Once()
+        alarm: Alarmed | None = None
+
+        def wake() -> None:
+            if once():
+                step.limit.on_cut(None)
+                if alarm is not None:
+                    alarm.cancel()
+                self._resume(self)
+
+        alarm = self._runtime.alarms.at(step.limit.until, wake)
+        step.limit.on_cut(wake)
 
 
 def _settled_already(value: Any, error: BaseException | None) -> None:

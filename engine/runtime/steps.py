@@ -45,6 +45,12 @@ class TakeLane(NamedTuple):
     limit: Limit
 
 
+class Sleep(NamedTuple):
+    """Wait until the limit is over, or was cut; sent back: None."""
+
+    limit: Limit
+
+
 class HandOver(NamedTuple):
     """Hand ``value`` to the caller with the rest of this walk; sent back, by whoever then drives it: what became of
     ``value``."""
@@ -52,5 +58,5 @@ class HandOver(NamedTuple):
     value: Any
 
 
-Step = Call | Await | Ask | TakeLane | HandOver
+Step = Call | Await | Ask | TakeLane | Sleep | HandOver
 Walk = Generator[Step, Any, Any]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from turnout.errors import RouterBusyError
 from turnout.runtime.contract import Runtime
 from turnout.runtime.drivers import Handed, PooledWalk
-from turnout.runtime.steps import Ask, Await, Call, HandOver, TakeLane, Walk
+from turnout.runtime.steps import Ask, Await, Call, HandOver, Sleep, TakeLane, Walk
 from turnout.testing.stage_actor import StageActor
 from turnout.testing.stage_order import Order, Place
 
@@ -136,6 +136,10 @@ class StagedWalk(PooledWalk):
                 case TakeLane() as step:
                     self._leave()
                     self._park_for_lane(step)
+                    return
+                case Sleep() as step:
+                    self._leave()
+                    self._park_for_time(step)
                     return
                 case HandOver() as step:
                     answer = self._handed(walk, step)

@@ -31,8 +31,10 @@ from turnout.faults import Failure
 from turnout.invocation import Target
 from turnout.testing import FINISHED, SILENCE, Pause, ScriptedStream
 
+TIMEOUT_SECONDS = 10.0
 FAULTS = [
-    *[Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.TIMEOUT, Fault.CONNECTION] * 3, Fault.AUTH, Fault.BAD_REQUEST,
+    *[Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.TIMEOUT, Fault.CONNECTION] * 3,
+    *[Fault.QUOTA, Fault.AUTH, Fault.BAD_REQUEST],
 ]  # fmt: skip
 
 Script = Generator[Any, Any, None]
@@ -72,7 +74,8 @@ class Provider:
     name: str
     width: int | None
     play: Any
-    in_flight: set[int] = field(default_factory=set)
+    #: By request, the event at which it was called.
+    in_flight: dict[int, int] = field(default_factory=dict)
 
     def target(self) -> Target:
         return Target(
@@ -84,14 +87,14 @@ class Provider:
             classify=self.classify,
             assess=self.assess,
             usage=lambda value: None,
-            timeout_seconds=10.0,
+            timeout_seconds=TIMEOUT_SECONDS,
             max_concurrency=self.width,
         )
 
     def invoke(self, asked: Asked, limit: Limit) -> Any:
         play, rng = self.play, self.play.rng
         asked.sent.append(self.name)
-        self.in_flight.add(asked.key)
+        self.in_flight[asked.key] = len(play.stage.trace)
         play.claim(self.width is None or len(self.in_flight) <= self.width, f"{self.name} is over its width")
         if rng.random() < 0.2:
             return self.later(asked)

@@ -27,8 +27,9 @@ from turnout.testing import Stage
 SEEDS = 500
 BATCH = 250
 COOLDOWN = 60.0
+TIMEOUT_SECONDS = 10.0
 #: What a caller may know of a provider: for how long it is then left alone.
-LEFT_ALONE = {Fault.RATE_LIMIT: COOLDOWN, Fault.AUTH: math.inf}
+LEFT_ALONE = {Fault.RATE_LIMIT: COOLDOWN, Fault.QUOTA: 3600.0, Fault.AUTH: math.inf}
 
 
 class Whim:
@@ -75,8 +76,15 @@ class Play:
         self.asked: dict[int, Any] = {}
         self.futures: dict[int, Future[Any]] = {}
         self.recorded: list[Attempt] = []
+        #: With the events between which their provider was busy with them.
+        self.calls: list[tuple[Attempt, int, int]] = []
         self.resets: list[tuple[str | None, int, int]] = []
         self.wrong: list[str] = []
+        self.health = HealthConfig(
+            failure_threshold=2,
+            half_open_probes=rng.choice([1, 1, 2]),
+            when_all_benched=rng.choice(["raise", "raise", "wait", "soonest"]),
+        )
         self.store = Rows(rng)
         # Gives the keys that the engine gives, at the same instants.
         self.keys = TimeOrderedIds(stage.clock, random.Random(stage.seed))
@@ -95,7 +103,7 @@ class Play:
                 name="stage",
                 targets=tuple(provider.target() for provider in self.providers.values()),
                 policy=rng.choice(policies),
-                health=HealthConfig(failure_threshold=2),
+                health=self.health,
                 pool=PoolConfig(),
                 ledger=LedgerConfig(),
                 store=self.store,
@@ -117,7 +125,8 @@ class Play:
             asked = self.asked[attempt.invocation_key]
             asked.attempts.append(attempt)
             self.recorded.append(attempt)
-            self.providers[attempt.provider_id].in_flight.discard(asked.key)
+            called_at = self.providers[attempt.provider_id].in_flight.pop(asked.key)
+            self.calls.append((attempt, called_at, len(self.stage.trace)))
             self.claim(
                 len(asked.attempts) == len(asked.sent) == attempt.number,
                 "an attempt is recorded once, at its end",
@@ -140,7 +149,7 @@ class Play:
         """After every event."""
         assert not self.wrong, self.wrong
         plant = self.engine.plant
-        for target in plant.execution.targets:
+        for target in plant.execution.eligibility.targets:
             if target.lane is not None:
                 assert target.lane.free <= target.lane.width, f"{target.provider_id} has a token too many"
         if plant.health.snapshot.epoch not in self.history:
@@ -148,7 +157,7 @@ class Play:
             self.history[plant.health.snapshot.epoch] = plant.health.snapshot
             for name, circuit in plant.health.snapshot.circuits.items():
                 was = before.circuits[name]
-                if was.state is State.OPEN and circuit.state is State.CLOSED and not self.resetting:
+                if was.opened and not (circuit.opened or circuit.disabled or self.resetting):
                     self.closings.append((name, was.since))
 
 
@@ -165,6 +174,7 @@ def play(seed: int, cast: Any) -> Play:
         everything_ended(this)
         records_are_exact(this)
         nobody_was_asked_while_benched(this)
+        few_probe_at_once(this)
         late_successes_prove_nothing(this)
         what_a_caller_has_seen_its_next_call_knows(this)
         this.engine.close(None)
@@ -179,10 +189,12 @@ def everything_ended(this: Play) -> None:
     for key, future in this.futures.items():
         assert future.done()
         assert this.asked[key].resolved == 1
-    for target in this.engine.plant.execution.targets:
+    for target in this.engine.plant.execution.eligibility.targets:
         if target.lane is not None:
             assert target.lane.free == target.lane.width, f"{target.provider_id} has lost a token"
     assert not any(provider.in_flight for provider in this.providers.values())
+    for name, circuit in this.engine.plant.health.snapshot.circuits.items():
+        assert circuit.probes == (), f"{name} has lost a permit"
 
 
 def records_are_exact(this: Play) -> None:
@@ -195,7 +207,29 @@ def records_are_exact(this: Play) -> None:
 def nobody_was_asked_while_benched(this: Play) -> None:
     for attempt in this.recorded:
         circuit = this.history[attempt.epoch].circuits[attempt.provider_id]
-        assert circuit.admits(_began(this, attempt) + 1e-6), f"{attempt} began on a bench"
+        state = circuit.state_at(_began(this, attempt) + 1e-6)
+        if this.health.when_all_benched != "soonest":
+            assert state in (State.CLOSED, State.HALF_OPEN), f"{attempt} began on a bench"
+        assert state is State.CLOSED or circuit.probes, f"{attempt} began without a permit"
+
+
+def few_probe_at_once(this: Play) -> None:
+    probes = []
+    for attempt, called, ended in this.calls:
+        circuit = this.history[attempt.epoch].circuits[attempt.provider_id]
+        if circuit.opened:
+            probes.append((attempt, circuit.since, called, ended))
+    for probe, since, called, _ in probes:
+        beside = [
+            other
+            for other, opened_in, begun, ended in probes
+            # After a reset the provider is new, and who probes it still is late.
+            if (other.by, opened_in) == (probe.by, since)
+            and begun <= called < ended
+            # A permit lapses some time after its attempt should have ended.
+            and _began(this, probe) - _began(this, other) < TIMEOUT_SECONDS
+        ]
+        assert len(beside) <= this.health.half_open_probes, f"{probe} was one probe too many: {beside}"
 
 
 def late_successes_prove_nothing(this: Play) -> None:
@@ -209,6 +243,9 @@ def late_successes_prove_nothing(this: Play) -> None:
 
 
 def what_a_caller_has_seen_its_next_call_knows(this: Play) -> None:
+    if this.health.when_all_benched == "soonest":
+        # Then a benched provider may be asked, where all are.
+        return
     for earlier in this.asked.values():
         for seen in earlier.attempts:
             left_alone = LEFT_ALONE.get(seen.fault) if seen.fault else None

@@ -81,12 +81,15 @@ def test_a_provider_that_stays_broken_costs_one_try_per_cooldown(rig: Any) -> No
     sim = rig.simulate(a=Status(500), b=Answer())
     router = preferring(rig, sim, clock=clock)
 
+    cooldowns = []
     for _ in range(3):
         for _ in range(5):
             router.invoke(rig.chat())
-        clock.advance(60.0)
+        cooldowns.append(router.health_report()["a"].cooldown_remaining_seconds)
+        clock.advance(cooldowns[-1])
 
     assert sim.total("a") == 3 + 1 + 1
+    assert cooldowns == [60.0, 120.0, 240.0]
 
 
 def test_when_everyone_is_benched_nobody_is_called_and_each_root_cause_is_told(rig: Any) -> None:
@@ -284,7 +287,7 @@ def test_the_first_bench_of_an_outage_warns_repeats_are_debug_and_recovery_is_on
         ],
         policy=PreferencePolicy(),
         clock=clock,
-        health={"failure_threshold": 1},
+        health={"failure_threshold": 1, "cooldown_multiplier": 1.0},
     )
 
     def benches(level: str) -> list[str]:

@@ -295,7 +295,7 @@ router = ProviderRouter([provider("a", max_concurrency=1)], metrics_store=None, 
 first = router.submit(chat())
 assert arrived.wait(20)
 def interrupt():
-    lane = router._engine.plant.execution.targets[0].lane
+    lane = router._engine.plant.execution.eligibility.targets[0].lane
     while not lane.waiting:
         time.sleep(0.001)
     os.kill(os.getpid(), signal.SIGINT)

@@ -97,7 +97,8 @@ class Replay:
         self._router = ProviderRouter(
             [_provider(name, scenario.get("cfg", {}).get(name, {})) for name in self._ids],
             policy=PreferencePolicy() if scenario.get("sticky") else RoundRobinPolicy(),
-            health=scenario.get("health"),
+            # Cooldowns do not grow there.
+            health={"cooldown_multiplier": 1.0, **scenario.get("health", {})},
             metrics_store=None,
             adapter_factory=self._adapters,
             on_restart=self._restarted,

@@ -1,9 +1,21 @@
-"""The circuit's rules, one sentence each; and its invariants over any history."""
+"""The circuit's rules, one sentence each."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+import math
 
-from turnout.decisions.circuit import CLEAN, Circuit, State, Thresholds, after_failure, after_success
+import pytest
+
+from turnout.decisions.circuit import (
+    CLEAN,
+    Admission,
+    Circuit,
+    Permit,
+    State,
+    Thresholds,
+    after_failure,
+    after_success,
+    with_permit,
+    without_permit,
+)
 from turnout.faults import FAULTS, Effect, Failure, Fault
 
 RULES = Thresholds(
@@ -14,18 +26,37 @@ RULES = Thresholds(
 )
 
 
-def failed(circuit: Circuit, fault: Fault, *, now: float = 0.0, began: int = 99, epoch: int = 100) -> Circuit:
-    return after_failure(circuit, Failure(fault, fault.value), began, epoch, now, RULES)
+def failed(
+    circuit: Circuit,
+    fault: Fault,
+    *,
+    now: float = 0.0,
+    began: int = 99,
+    epoch: int = 100,
+    permit: int | None = None,
+    retry_after: float | None = None,
+    rules: Thresholds = RULES,
+) -> Circuit:
+    failure = Failure(fault, fault.value, retry_after)
+    return after_failure(circuit, failure, began, epoch, now, rules, permit)
+
+
+def half_open(permit: int = 1, *, expires_at: float = math.inf, rules: Thresholds = RULES) -> Circuit:
+    """Benched until 60, with one probe out."""
+    opened = CLEAN
+    for _ in range(rules.failure_threshold):
+        opened = failed(opened, Fault.TIMEOUT, epoch=10, rules=rules)
+    return with_permit(opened, Permit(permit, expires_at), 60.0, rules)
 
 
 def test_a_rate_limit_opens_at_once_and_does_not_count() -> None:
     circuit = failed(CLEAN, Fault.RATE_LIMIT, now=10)
-    assert (circuit.state, circuit.open_until, circuit.consecutive_failures) == (State.OPEN, 40, 0)
+    assert (circuit.state_at(10), circuit.open_until, circuit.consecutive_failures) == (State.OPEN, 40, 0)
 
 
 def test_the_third_counted_failure_opens() -> None:
     twice = failed(failed(CLEAN, Fault.TIMEOUT), Fault.SERVER_ERROR)
-    assert twice.state is State.CLOSED
+    assert twice.state_at(0) is State.CLOSED
     assert failed(twice, Fault.CONNECTION, now=5).open_until == 65
 
 
@@ -33,7 +64,7 @@ def test_a_success_between_failures_starts_the_count_anew() -> None:
     twice = failed(failed(CLEAN, Fault.TIMEOUT), Fault.TIMEOUT)
     again = after_success(twice, 99)
     assert again.clean
-    assert failed(failed(again, Fault.TIMEOUT), Fault.TIMEOUT).state is State.CLOSED
+    assert failed(failed(again, Fault.TIMEOUT), Fault.TIMEOUT).state_at(0) is State.CLOSED
 
 
 def test_quota_opens_for_the_long_cooldown() -> None:
@@ -42,19 +73,115 @@ def test_quota_opens_for_the_long_cooldown() -> None:
 
 def test_refused_credentials_disable_whatever_the_time() -> None:
     circuit = failed(CLEAN, Fault.AUTH)
-    assert circuit.state is State.DISABLED
-    assert not circuit.admits(1e12)
+    assert circuit.state_at(1e12) is State.DISABLED
+    assert circuit.admission(1e12, 1) is Admission.REFUSED
     assert after_success(circuit, 101) is circuit
 
 
-def test_a_lapsed_bench_admits_and_one_failure_more_opens_again() -> None:
-    circuit = CLEAN
-    for _ in range(3):
-        circuit = failed(circuit, Fault.TIMEOUT, epoch=10)
-    assert not circuit.admits(59.9)
-    assert circuit.admits(60)
-    again = failed(circuit, Fault.TIMEOUT, now=60, began=10, epoch=11)
-    assert (again.state, again.open_until, again.consecutive_failures) == (State.OPEN, 120, 4)
+@pytest.mark.parametrize("fault", [Fault.RATE_LIMIT, Fault.QUOTA])
+def test_a_limit_opens_for_the_time_that_the_provider_names(fault: Fault) -> None:
+    assert failed(CLEAN, fault, now=10, retry_after=7.0).open_until == 17
+
+
+def test_the_time_that_a_provider_names_is_obeyed_up_to_a_cap_and_never_backwards() -> None:
+    assert failed(CLEAN, Fault.RATE_LIMIT, retry_after=1e9).open_until == 3600
+    assert failed(CLEAN, Fault.RATE_LIMIT, now=5, retry_after=-3.0).open_until == 5
+
+
+def test_the_time_that_a_provider_names_is_passed_over_where_that_was_asked() -> None:
+    deaf = Thresholds(rate_limit_cooldown_seconds=30, honor_retry_after=False)
+    assert failed(CLEAN, Fault.RATE_LIMIT, retry_after=7.0, rules=deaf).open_until == 30
+
+
+def test_a_bench_that_is_over_admits_as_many_probes_as_there_may_be() -> None:
+    opened = failed(CLEAN, Fault.RATE_LIMIT)
+    assert opened.admission(29.9, 1) is Admission.REFUSED
+    assert opened.admission(30, 1) is Admission.PROBE
+    probed = with_permit(opened, Permit(1, 100.0), 30, RULES)
+    assert probed.state_at(30) is State.HALF_OPEN
+    assert probed.admission(30, 1) is Admission.REFUSED
+    assert probed.admission(30, 2) is Admission.PROBE
+
+
+def test_no_permit_is_given_beyond_the_number_nor_before_the_time_nor_where_none_is_needed() -> None:
+    opened = failed(CLEAN, Fault.RATE_LIMIT)
+    probed = with_permit(opened, Permit(1, 100.0), 30, RULES)
+    for circuit, now in ((probed, 31.0), (opened, 29.0), (CLEAN, 0.0), (failed(CLEAN, Fault.AUTH), 99.0)):
+        assert with_permit(circuit, Permit(2, 200.0), now, RULES) is circuit
+
+
+def test_a_permit_is_given_ahead_of_time_where_every_provider_is_benched() -> None:
+    opened = failed(CLEAN, Fault.RATE_LIMIT)
+    probed = with_permit(opened, Permit(1, 100.0), 1.0, RULES, ahead_of_time=True)
+    assert probed.probes_out(1.0) == 1
+    assert after_success(probed, 100, 1).clean
+
+
+def test_a_permit_that_was_lost_lapses() -> None:
+    lost = half_open(expires_at=70.0)
+    assert lost.admission(69.9, 1) is Admission.REFUSED
+    assert lost.admission(70.0, 1) is Admission.PROBE
+    assert with_permit(lost, Permit(2, 200.0), 70.0, RULES).probes == (Permit(2, 200.0),)
+
+
+def test_a_probe_that_succeeds_closes() -> None:
+    closed = after_success(half_open(), 10, 1)
+    assert closed.clean
+    assert closed.since == 10
+
+
+@pytest.mark.parametrize("permit", [None, 2])
+def test_a_success_without_the_permit_closes_nothing(permit: int | None) -> None:
+    circuit = half_open()
+    assert after_success(circuit, 99, permit) is circuit
+
+
+def test_a_probe_that_fails_opens_again_for_longer() -> None:
+    again = failed(half_open(), Fault.TIMEOUT, now=61, permit=1)
+    assert (again.state_at(61), again.open_until, again.consecutive_failures) == (State.OPEN, 181, 4)
+    assert again.probes == ()
+    third = failed(with_permit(again, Permit(2, 999.0), 181, RULES), Fault.TIMEOUT, now=181, permit=2)
+    assert third.open_until == 181 + 240
+
+
+def test_growth_ends_at_the_longest_cooldown_and_never_overflows() -> None:
+    circuit, now = half_open(), 60.0
+    for number in range(2, 3000):
+        circuit = failed(circuit, Fault.TIMEOUT, now=now, permit=number - 1)
+        assert circuit.open_until - now <= 300
+        now = circuit.open_until
+        circuit = with_permit(circuit, Permit(number, math.inf), now, RULES)
+    assert math.isfinite(circuit.growth)
+
+
+def test_growth_never_shortens_a_cooldown_that_is_longer_than_the_longest() -> None:
+    patient = Thresholds(quota_cooldown_seconds=3600, max_cooldown_seconds=300)
+    again = failed(half_open(rules=patient), Fault.QUOTA, now=60, permit=1, rules=patient)
+    assert again.open_until == 60 + 3600
+
+
+def test_a_success_ends_the_growth() -> None:
+    again = failed(half_open(), Fault.TIMEOUT, now=60, permit=1)
+    closed = after_success(with_permit(again, Permit(2, 999.0), 180, RULES), 100, 2)
+    assert failed(closed, Fault.RATE_LIMIT, now=200, began=200, epoch=201).open_until == 230
+
+
+@pytest.mark.parametrize("fault", [Fault.BAD_REQUEST, Fault.CANCELLED])
+def test_a_probe_that_proves_nothing_gives_its_permit_back(fault: Fault) -> None:
+    returned = failed(half_open(), fault, now=61, permit=1)
+    assert returned == without_permit(half_open(), 1)
+    assert returned.admission(61, 1) is Admission.PROBE
+
+
+def test_a_permit_comes_back_once() -> None:
+    returned = without_permit(half_open(), 1)
+    assert without_permit(returned, 1) is returned
+
+
+def test_credentials_refused_to_a_probe_disable_and_take_the_permit_back() -> None:
+    circuit = failed(half_open(), Fault.AUTH, now=61, permit=1)
+    assert circuit.state_at(61) is State.DISABLED
+    assert circuit.probes == ()
 
 
 def test_failures_in_flight_when_it_opened_count_once_together() -> None:
@@ -65,24 +192,21 @@ def test_failures_in_flight_when_it_opened_count_once_together() -> None:
     assert late is circuit
 
 
+def test_a_late_limit_lengthens_a_bench_and_never_shortens_it() -> None:
+    opened = failed(CLEAN, Fault.RATE_LIMIT, epoch=10)
+    assert failed(opened, Fault.QUOTA, now=1, began=5, epoch=11).open_until == 3601
+    assert failed(opened, Fault.RATE_LIMIT, now=1, began=5, epoch=11, retry_after=2.0) is opened
+
+
 def test_a_late_success_neither_closes_nor_shortens() -> None:
     circuit = failed(CLEAN, Fault.RATE_LIMIT, epoch=10)
     assert after_success(circuit, 5) is circuit
 
 
-def test_a_success_that_began_after_it_opened_closes_it() -> None:
-    circuit = failed(CLEAN, Fault.RATE_LIMIT, epoch=10)
-    closed = after_success(circuit, 10)
-    assert closed.state is State.CLOSED
-    assert not closed.outage
-    assert closed.since == 10
-
-
 def test_a_rate_limit_beside_the_success_that_closed_a_circuit_is_not_late() -> None:
-    opened = failed(CLEAN, Fault.RATE_LIMIT, epoch=10)
-    closed = after_success(opened, 10)
+    closed = after_success(half_open(), 10, 1)
     again = failed(closed, Fault.RATE_LIMIT, now=61, began=10, epoch=12)
-    assert again.state is State.OPEN
+    assert again.state_at(61) is State.OPEN
 
 
 def test_a_new_cooldown_never_shortens_a_longer_one() -> None:
@@ -94,39 +218,3 @@ def test_faults_without_effect_change_nothing() -> None:
     for fault, rule in FAULTS.items():
         if rule.effect is Effect.NONE:
             assert failed(CLEAN, fault) is CLEAN
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([*Fault, None]),
-            st.floats(0, 500, allow_nan=False),
-            st.integers(0, 3),
-        ),
-        max_size=40,
-    )
-)
-def test_over_any_history_a_bench_only_ends_by_time_or_by_a_success_that_began_since(
-    history: list[tuple[Fault | None, float, int]],
-) -> None:
-    circuit, now = CLEAN, 0.0
-    for epoch, (fault, step, lateness) in enumerate(history, 1):
-        now += step
-        began = max(epoch - 1 - lateness, 0)
-        before = circuit
-        if fault is None:
-            circuit = after_success(before, began)
-        else:
-            circuit = after_failure(before, Failure(fault), began, epoch, now, RULES)
-        if before.state is State.DISABLED:
-            assert circuit.state is State.DISABLED
-        if before.state is State.OPEN and circuit.state is State.CLOSED:
-            assert fault is None
-            assert began >= before.since
-        if before.state is State.OPEN and circuit.state is State.OPEN:
-            assert circuit.open_until >= before.open_until
-        assert circuit.since <= epoch
-        assert circuit.remaining_seconds(now) <= 3600 + 1e-6
-        assert circuit.clean == (
-            circuit.state is State.CLOSED and not circuit.consecutive_failures and not circuit.outage
-        )

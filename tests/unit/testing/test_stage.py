@@ -176,7 +176,7 @@ def test_a_walk_that_stands_in_line_leaves_its_worker_to_others() -> None:
     engine = engine_on(stage, target("a", lambda request: held if request == "stream" else "a", width=1))
     stream = engine.invoke("stream", CallType.STREAMING, timeout=None, **OPTIONS)
 
-    lane = engine.plant.execution.targets[0].lane
+    lane = engine.plant.execution.eligibility.targets[0].lane
     assert lane is not None
     occupied: set[int] = set()
 

@@ -1,0 +1,215 @@
+"""Who may be tried now: the hard filters, the health snapshot, and the room at each provider."""
+
+import math
+from collections.abc import Generator
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from turnout.actors.health import AskPermit, Circuits, Health, Returned, exclusion_detail
+from turnout.calls import FilterReason
+from turnout.clock import Clock
+from turnout.deadline import Limit
+from turnout.decisions.circuit import Admission, State
+from turnout.endings import excluded, exhausted, last_error
+from turnout.errors import DeadlineExceededError, told
+from turnout.invocation import Progress, Target
+from turnout.runtime.lane import Lane
+from turnout.runtime.steps import Ask, Sleep, Step, TakeLane
+
+#: A permit outlives the attempt that it is for by this much: time to tell of its end.
+_PERMIT_SLACK_SECONDS: Final = 5.0
+#: How soon those who wait look again whether another's probe has come back.
+_PROBE_LOOK_SECONDS: Final = 0.25
+
+
+class Admitted(NamedTuple):
+    """A provider that is to be tried, its room taken; ``permit`` where the attempt is a probe."""
+
+    target: Target
+    permit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Reads the published health at every attempt. Holds no state of its own."""
+
+    targets: tuple[Target, ...]
+    health: Health
+    circuits: Circuits
+    clock: Clock
+    when_all_benched: Literal["raise", "wait", "soonest"]
+
+    def able(self, progress: Progress) -> list[Target]:
+        """The providers that can take the request at all; the others are noted with their reasons."""
+        request = progress.invocation.request
+        able: list[Target] = []
+        for target in self.targets:
+            try:
+                refusal = None if target.supports(request) else excluded(target, *target.why_not(request))
+            except Exception as error:
+                # That provider's failure, not the route's.
+                refusal = excluded(target, FilterReason.UNSUPPORTED, f"supports raised {told(error)}")
+            if refusal is None:
+                able.append(target)
+            else:
+                progress.exclusions.append(refusal)
+        if not able:
+            raise exhausted(progress, None)
+        return able
+
+    def not_benched(self, able: list[Target], progress: Progress) -> Generator[Step, Any, list[Target]]:
+        """Those of ``able`` that may be tried now. Where all are benched it waits, or gives the one whose bench ends
+        first, as it was told to."""
+        while True:
+            known = len(progress.exclusions)
+            free = [target for target in able if not self.benched(target, progress)]
+            if free:
+                return free
+            soonest = min(able, key=self._free_at)
+            until = self._free_at(soonest)
+            if until == math.inf or self.when_all_benched == "raise":
+                raise exhausted(progress, self.retry_after_seconds())
+            del progress.exclusions[known:]
+            if self.when_all_benched == "soonest":
+                progress.ahead_of_time = True
+                return [soonest]
+            yield from self._waited_for_bench(until, progress)
+
+    def admitted(
+        self, found: Target | list[Lane] | None, remaining: list[Target], progress: Progress
+    ) -> Generator[Step, Any, Admitted | None]:
+        """What ``next_target`` found, once there is room for it and, where it is half-open, a permit; else the next.
+        None where nobody is left."""
+        while True:
+            if isinstance(found, list):
+                found = yield from self._waited_for_room(found, remaining, progress)
+            if found is None:
+                return None
+            if self._admission(found) is Admission.FREE:
+                return Admitted(found)
+            permit = self.health.permit_number()
+            if (yield from self._permitted(found, permit, progress)):
+                return Admitted(found, permit)
+            self.refuse_to_go_on(progress)
+            self._exclude_benched(found, progress)
+            found = self.next_target(remaining, progress)
+
+    def next_target(self, remaining: list[Target], progress: Progress) -> Target | list[Lane] | None:
+        """Take the first provider left that is not benched by now and has room. Where all that are left are full:
+        their lanes."""
+        if progress.cut_reason is not None or progress.invocation.deadline.at != math.inf:
+            self.refuse_to_go_on(progress)
+        clean = self.circuits.snapshot.clean
+        full: list[Lane] = []
+        index = 0
+        while index < len(remaining):
+            target = remaining[index]
+            if not clean and self.benched(target, progress):
+                del remaining[index]
+            elif target.lane is None or target.lane.try_take():
+                del remaining[index]
+                return target
+            else:
+                full.append(target.lane)
+                index += 1
+        return full or None
+
+    def benched(self, target: Target, progress: Progress) -> bool:
+        """Whether ``target`` may not be tried now; if so, why is noted."""
+        if progress.ahead_of_time or self._admission(target) is not Admission.REFUSED:
+            return False
+        self._exclude_benched(target, progress)
+        return True
+
+    def retry_after_seconds(self) -> float | None:
+        """Seconds until the first bench ends; None where no bench will."""
+        now = self.clock.monotonic()
+        left = [
+            circuit.remaining_seconds(now)
+            for circuit in self.circuits.snapshot.circuits.values()
+            if circuit.state_at(now) is State.OPEN
+        ]
+        return min(left, default=None)
+
+    def refuse_to_go_on(self, progress: Progress, waiting_for: str = "") -> None:
+        """Raise where the invocation was cut, or its time is over."""
+        if progress.cut_reason is not None:
+            raise CancelledError
+        deadline = progress.invocation.deadline
+        if deadline.expired():
+            raise DeadlineExceededError(
+                deadline.timeout_seconds, progress.failed, progress.exclusions, waiting_for
+            ) from last_error(progress)
+
+    def _admission(self, target: Target) -> Admission:
+        return self.circuits.admission(target.provider_id, self.clock.monotonic())
+
+    def _free_at(self, target: Target) -> float:
+        """The instant at which ``target`` may be tried again; infinite where time does not help."""
+        circuit = self.circuits.snapshot.circuits[target.provider_id]
+        if circuit.disabled:
+            return math.inf
+        # Past for one that is being probed: its outcome is near, and when it comes nobody can say.
+        return circuit.open_until
+
+    def _exclude_benched(self, target: Target, progress: Progress) -> None:
+        circuit = self.circuits.snapshot.circuits[target.provider_id]
+        reason = FilterReason.AUTH_DISABLED_THIS_RUN if circuit.disabled else FilterReason.IN_COOLDOWN
+        if all(known.provider_id != target.provider_id for known in progress.exclusions):
+            detail = exclusion_detail(circuit, self.clock.monotonic())
+            progress.exclusions.append(excluded(target, reason, detail))
+
+    def _permitted(self, target: Target, permit: int, progress: Progress) -> Generator[Step, Any, bool]:
+        """Ask for leave to probe. Where there is no probe after all, the room that was taken for it goes back."""
+        given: bool | None = None
+        granted = False
+        try:
+            for_seconds = target.timeout_seconds + _PERMIT_SLACK_SECONDS
+            asked = AskPermit(target.provider_id, permit, for_seconds, progress.ahead_of_time)
+            given = yield Ask(self.health.actor, asked)
+            # Looked at again: what the owner heard since may have benched it anew.
+            circuit = self.circuits.snapshot.circuits[target.provider_id]
+            granted = given is True and circuit.lets(permit, self.clock.monotonic()) and self._may_begin(target, progress)
+        finally:
+            if given is not False and not granted:
+                # Told, not asked: also where an interrupt lost the reply, and nothing can be waited for any more.
+                self.health.actor.tell(Returned(target.provider_id, permit))
+            if not granted and target.lane is not None:
+                target.lane.give_back()
+        return granted
+
+    def _waited_for_bench(self, until: float, progress: Progress) -> Generator[Step, Any, None]:
+        deadline = progress.invocation.deadline
+        until = max(until, self.clock.monotonic() + _PROBE_LOOK_SECONDS)
+        if until >= deadline.at:
+            raise exhausted(progress, self.retry_after_seconds())
+        yield Sleep(progress.under(Limit(until, self.clock)))
+        self.refuse_to_go_on(progress, waiting_for="a provider's bench to end")
+
+    def _waited_for_room(
+        self, lanes: list[Lane], remaining: list[Target], progress: Progress
+    ) -> Generator[Step, Any, Target | None]:
+        """Wait for room at any provider left, and take it; None where all were benched meanwhile."""
+        while True:
+            limit = progress.under(Limit(progress.invocation.deadline.at, self.clock))
+            won: Lane | None = yield TakeLane(lanes, limit)
+            if won is not None:
+                target = next(target for target in remaining if target.lane is won)
+                if self._may_begin(target, progress):
+                    remaining.remove(target)
+                    return target
+                won.give_back()
+            self.refuse_to_go_on(progress, waiting_for="room at a provider")
+            found = self.next_target(remaining, progress)
+            if not isinstance(found, list):
+                return found
+            lanes = found
+
+    def _may_begin(self, target: Target, progress: Progress) -> bool:
+        """Whether an attempt whose room or permit was waited for is still to be made."""
+        if progress.cut_reason is not None or progress.invocation.deadline.expired():
+            return False
+        circuit = self.circuits.snapshot.circuits[target.provider_id]
+        state = circuit.state_at(self.clock.monotonic())
+        return progress.ahead_of_time or state in (State.CLOSED, State.HALF_OPEN)

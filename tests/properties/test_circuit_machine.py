@@ -1,0 +1,160 @@
+"""The circuit against a naive model, over any history that Hypothesis finds."""
+
+import math
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from turnout.decisions.circuit import (
+    CLEAN,
+    Admission,
+    Permit,
+    State,
+    Thresholds,
+    after_failure,
+    after_success,
+    with_permit,
+    without_permit,
+)
+from turnout.faults import FAULTS, Effect, Failure, Fault
+
+RULES = Thresholds(
+    failure_threshold=2,
+    failure_cooldown_seconds=10.0,
+    rate_limit_cooldown_seconds=20.0,
+    quota_cooldown_seconds=200.0,
+    max_cooldown_seconds=50.0,
+    max_retry_after_seconds=100.0,
+    half_open_probes=2,
+)
+NEVER = -math.inf
+
+
+class CircuitMachine(RuleBasedStateMachine):
+    """What happens to a provider, in the words of the rules: a bench is a time and nothing else, permits are a set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.circuit, self.now, self.epoch, self.numbers = CLEAN, 0.0, 1, 0
+        self.benched_until: float | None = None
+        self.disabled = False
+        self.failures = 0
+        self.failed_probes = 0
+        self.opened_in = 0
+        self.permits: dict[int, float] = {}
+
+    @property
+    def state(self) -> State:
+        if self.disabled:
+            return State.DISABLED
+        if self.benched_until is None:
+            return State.CLOSED
+        return State.OPEN if self.now < self.benched_until else State.HALF_OPEN
+
+    @rule(seconds=st.sampled_from([0.0, 0.5, 5.0, 10.0, 50.0, 300.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(for_seconds=st.sampled_from([1.0, 20.0, 1e6]), ahead=st.booleans())
+    def somebody_asks_for_a_permit(self, for_seconds: float, ahead: bool) -> None:
+        self.numbers += 1
+        permit = Permit(self.numbers, self.now + for_seconds)
+        out = {number: end for number, end in self.permits.items() if end > self.now}
+        due = self.state is State.HALF_OPEN or (ahead and self.state is State.OPEN)
+        given = due and len(out) < RULES.half_open_probes
+        before = self.circuit
+        self.circuit = with_permit(before, permit, self.now, RULES, ahead_of_time=ahead)
+        assert (self.circuit is not before) == given
+        if given:
+            self.permits = {**out, permit.number: permit.expires_at}
+
+    @rule(
+        lateness=st.integers(0, 3),
+        fault=st.sampled_from(Fault),
+        asked=st.sampled_from([None, 0.0, 15.0, 1e9]),
+    )
+    def an_attempt_fails(self, lateness: int, fault: Fault, asked: float | None) -> None:
+        self._fail(fault, asked, max(self.epoch - lateness, 0), None)
+
+    @precondition(lambda self: self.permits)
+    @rule(fault=st.sampled_from(Fault), asked=st.sampled_from([None, 15.0]), data=st.data())
+    def a_probe_fails(self, fault: Fault, asked: float | None, data: st.DataObject) -> None:
+        self._fail(fault, asked, self.epoch, data.draw(st.sampled_from(sorted(self.permits))))
+
+    @rule(lateness=st.integers(0, 3))
+    def an_attempt_succeeds(self, lateness: int) -> None:
+        self.circuit = after_success(self.circuit, max(self.epoch - lateness, 0))
+        if self.state is State.CLOSED:
+            self.failures = 0
+        self.epoch += 1
+
+    @precondition(lambda self: self.permits)
+    @rule(data=st.data())
+    def a_probe_succeeds(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.permits)))
+        self.circuit = after_success(self.circuit, self.epoch, number)
+        self.benched_until, self.failures, self.failed_probes, self.permits = None, 0, 0, {}
+        self.epoch += 1
+
+    @precondition(lambda self: self.permits)
+    @rule(data=st.data())
+    def a_permit_comes_back(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.permits)))
+        self.circuit = without_permit(self.circuit, number)
+        del self.permits[number]
+
+    def _fail(self, fault: Fault, asked: float | None, began: int, permit: int | None) -> None:
+        failure = Failure(fault, retry_after_seconds=asked)
+        effect = FAULTS[fault].effect
+        late = began < self.opened_in or self.benched_until is not None
+        self.epoch += 1
+        self.circuit = after_failure(self.circuit, failure, began, self.epoch, self.now, RULES, permit)
+        if permit is not None:
+            del self.permits[permit]
+        if self.disabled or effect is Effect.NONE:
+            return
+        if effect is Effect.DISABLE:
+            self.disabled, self.permits = True, {}
+            return
+        probed = permit is not None
+        if effect is Effect.COUNT:
+            if late and not probed:
+                return
+            self.failures += 1
+            if not probed and self.failures < RULES.failure_threshold:
+                return
+        if probed:
+            self.failed_probes += 1
+        until = self.now + self._cooldown(effect, asked)
+        if self.benched_until is not None and not probed:
+            self.benched_until = max(self.benched_until, until)
+            return
+        self.benched_until = max(until, self.benched_until or NEVER)
+        self.opened_in, self.permits = self.epoch, {}
+
+    def _cooldown(self, effect: Effect, asked: float | None) -> float:
+        if asked is not None and effect is not Effect.COUNT:
+            return min(asked, RULES.max_retry_after_seconds)
+        base = {Effect.COUNT: 10.0, Effect.RATE_LIMIT: 20.0, Effect.QUOTA: 200.0}[effect]
+        return max(base, min(base * 2.0 ** min(self.failed_probes, 30), RULES.max_cooldown_seconds))
+
+    @invariant()
+    def it_stands_where_the_model_stands(self) -> None:
+        circuit = self.circuit
+        assert circuit.state_at(self.now) is self.state
+        assert circuit.disabled or circuit.consecutive_failures == self.failures
+        if self.state is State.OPEN:
+            assert self.benched_until is not None
+            assert circuit.open_until == self.benched_until
+        out = sum(end > self.now for end in self.permits.values())
+        assert circuit.probes_out(self.now) == out <= RULES.half_open_probes
+        admission = circuit.admission(self.now, RULES.half_open_probes)
+        assert (admission is Admission.FREE) == (self.state is State.CLOSED)
+        assert (admission is Admission.PROBE) == (
+            self.state is State.HALF_OPEN and out < RULES.half_open_probes
+        )
+
+
+TestCircuit = CircuitMachine.TestCase
+TestCircuit.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
