@@ -1,5 +1,7 @@
 """turnout gets an LLM call answered: over interchangeable providers, with every attempt recorded."""
 
+import sys
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +110,13 @@ _MODULES = {
     "storage.sqlite": "SQLiteMetricsStore",
     "streaming": "RouterStream",
 }
+_is_gil_enabled = getattr(sys, "_is_gil_enabled", None)
+if _is_gil_enabled is not None and not _is_gil_enabled():
+    warnings.warn(
+        "turnout is made for Python with its global interpreter lock, which is off here: start it with PYTHON_GIL=1",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 

@@ -187,6 +187,14 @@ def test_modules_are_found_after_importing_the_package_alone() -> None:
     assert python(use).strip() == "True turnout.testing"
 
 
+def test_an_interpreter_without_its_global_lock_is_told_at_import() -> None:
+    use = (
+        "import sys, warnings; sys._is_gil_enabled = lambda: False; warnings.simplefilter('error');"
+        "\ntry: import turnout\nexcept RuntimeWarning as told: print(told)"
+    )
+    assert "PYTHON_GIL=1" in python(use)
+
+
 def test_importing_turnout_alone_loads_nothing_that_takes_time() -> None:
     loaded = "import sys, turnout; print([name for name in ('pydantic', 'loguru', 'asyncio') if name in sys.modules])"
     assert python(loaded).strip() == "[]"
