@@ -19,7 +19,13 @@ from turnout.config import HealthConfig, LedgerConfig, PoolConfig
 from turnout.deadline import Deadline
 from turnout.decisions.circuit import Thresholds
 from turnout.eligibility import Eligibility
-from turnout.errors import DeadlineExceededError, ReentrantCallError, RouterBusyError, RouterClosedError
+from turnout.errors import (
+    DeadlineExceededError,
+    ReentrantCallError,
+    RouterBusyError,
+    RouterClosedError,
+    ThreadsStillRunningError,
+)
 from turnout.execution import Execution
 from turnout.future import InvocationFuture
 from turnout.ids import TimeOrderedIds
@@ -194,8 +200,10 @@ class Engine:
             wait(list(self._pending.values()), timeout)
             for future in list(self._pending.values()):
                 future.cancel()
-            plant.streams.stop(self._setup.close_targets)
+            unended = plant.streams.stop(self._setup.close_targets)
             plant.runtime.stop(_CLOSE_SECONDS if end is None else max(end - time.monotonic(), 1.0))
+            if unended:
+                raise ThreadsStillRunningError(unended)
             self._ended = True
         finally:
             self._ending.release()

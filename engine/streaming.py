@@ -217,6 +217,8 @@ class RouterStream:
             self._registry.abandon(self._ticket)
 
 
+#: How long the reaper is given to end once no stream is open.
+_CLOSE_SECONDS: Final = 1.0
 _CLOSE: Final = -1
 _LOOK: Final = -2
 
@@ -258,20 +260,26 @@ class StreamRegistry:
         """Leave a stream to the reaper. Safe inside garbage collection: one queue put."""
         self._tickets.put(ticket)
 
-    def stop(self, when_empty: Callable[[], None]) -> None:
-        """Run ``when_empty`` once no stream is open. Does not wait for that."""
+    def stop(self, when_empty: Callable[[], None]) -> list[str]:
+        """Run ``when_empty`` once no stream is open. Does not wait for that; but the reaper's name is given back where
+        it will not end although no stream is in anybody's hands."""
         if self._closing:
-            return
+            return self._unended()
         self._when_empty = when_empty
         if self._first_use():
             self._closing = True
             when_empty()
-            return
+            return []
         self._closing = True
         self._tickets.put(_CLOSE)
+        return self._unended()
+
+    def _unended(self) -> list[str]:
         # An interrupt may have ended the wait for a thread that was still to start; it ends by itself.
-        if not self._open and self._thread.ident is not None:
-            self._thread.join(1.0)
+        if self._open or self._thread.ident is None:
+            return []
+        self._thread.join(_CLOSE_SECONDS)
+        return [self.name] if self._thread.is_alive() and not self._open else []
 
     def _run(self) -> None:
         while not (self._closing and not self._open):

@@ -18,9 +18,10 @@ from turnout import (
     RouterClosedError,
     SQLiteMetricsStore,
     StreamRestart,
+    ThreadsStillRunningError,
 )
 from turnout.storage.memory import MemoryMetricsStore
-from turnout.testing import ScriptedAdapters
+from turnout.testing import FINISHED, ScriptedAdapters, ScriptedStream
 from turnout.testing.simulator import Answer, Cut, Ending, Silence
 
 LONG_AGO = datetime.fromtimestamp(0, UTC)
@@ -212,3 +213,26 @@ def test_a_stream_that_breaks_after_close_still_starts_over(rig: Any) -> None:
     assert "".join(chunk.choices[0].delta.content or "" for chunk in rest[-6:]).endswith("whole")
     assert len(told) == 1
     assert router.health_report()["a"].consecutive_failures == 1
+
+
+def test_close_names_the_thread_that_hangs_in_an_abandoned_stream(rig: Any) -> None:
+    closing, gate = threading.Event(), threading.Event()
+
+    class Hanging(ScriptedStream):
+        def close(self) -> None:
+            closing.set()
+            assert gate.wait(30)
+
+    def opens(call: Any) -> Any:
+        return Hanging(["x", FINISHED])
+
+    router = rig.scripted(ScriptedAdapters({"a": [opens]}), "a")
+    stream = router.invoke(rig.chat(stream=True))
+    assert next(stream) == "x"
+    del stream
+    assert closing.wait(30)
+
+    with pytest.raises(ThreadsStillRunningError, match="streams"):
+        router.close(timeout=1.0)
+    gate.set()
+    router.close()
