@@ -123,7 +123,7 @@ class Engine:
         """Queue an invocation. With ``block`` it waits for a place at the door, as long as ``timeout`` allows."""
         plant = self._plant or self._rebuilt()
         progress = self._asked(request, call_type, timeout, failure_policy, on_restart)
-        future = InvocationFuture(progress, plant.runtime.owns_this_thread, self._pending)
+        future = InvocationFuture(progress, plant.runtime, self._pending)
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
         try:
             self._pending[future.key] = future

@@ -1,14 +1,13 @@
 """The future of a submitted invocation."""
 
 import threading
-from collections.abc import Callable
 from concurrent.futures._base import FINISHED
 from typing import Any
 
 from turnout.calls import Report
 from turnout.errors import ReentrantCallError
 from turnout.invocation import Progress
-from turnout.runtime.contract import Takeable
+from turnout.runtime.contract import Runtime, Takeable
 from turnout.runtime.lazy_future import LazyFuture
 from turnout.streaming import RouterStream
 
@@ -26,13 +25,11 @@ class InvocationFuture(LazyFuture):
     left_behind = False
     ticket: Takeable | None = None
 
-    def __init__(
-        self, progress: Progress, on_worker: Callable[[], bool], pending: "dict[int, InvocationFuture]"
-    ) -> None:
+    def __init__(self, progress: Progress, runtime: Runtime, pending: "dict[int, InvocationFuture]") -> None:
         # Written out, as are the rest of its parts: every call makes one, and super() costs as much as all of them.
         self._standing = []
         self._progress = progress
-        self._on_worker = on_worker
+        self._runtime = runtime
         self._pending = pending
         self.key = progress.invocation.key
 
@@ -69,18 +66,19 @@ class InvocationFuture(LazyFuture):
             raise ReentrantCallError(
                 "this future was submitted before fork() and is resolved in the parent only; submit it here again"
             )
-        if self._on_worker():
+        runtime = self._runtime
+        if runtime.owns_this_thread():
             raise ReentrantCallError(
                 "a worker of this router cannot wait for a future of the same router: it may be the one that "
                 "should run it; use invoke() there, or add_done_callback()"
             )
-        if timeout is not None or self.ticket is None:
-            return
         try:
-            task = self.ticket.take()
+            task = None if timeout is not None or self.ticket is None else self.ticket.take()
             if task is not None:
                 self.maker = threading.get_ident()
                 task()
+                if self._standing and isinstance(self._standing[0], tuple):
+                    return
         except BaseException as raised:
             # An interrupt where nobody else looks for one, be it between the claim and the end. Who waits for this
             # elsewhere is told.
@@ -91,3 +89,8 @@ class InvocationFuture(LazyFuture):
             self.maker = None
             # The frames of the call keep this one: an error in them would be in a cycle with this future.
             del self
+        if runtime.is_run_by_this_thread():
+            raise ReentrantCallError(
+                "a policy, or async code of a provider, cannot wait for a future of the router that runs it; "
+                "await ainvoke() there, or use add_done_callback()"
+            )

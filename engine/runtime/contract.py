@@ -52,6 +52,7 @@ class Awaiting(Protocol):
     """Runs awaitables."""
 
     def run(self, awaitable: Awaitable[Any], context: Context) -> "Future[Any]": ...
+    def owns_this_thread(self) -> bool: ...
 
 
 class Runtime(Protocol):

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from queue import Empty, SimpleQueue
+from types import CoroutineType
 from typing import Any, assert_never
 
+from turnout.errors import ReentrantCallError
 from turnout.runtime.contract import Alarmed, Runtime
 from turnout.runtime.lane import Claim, Lane, enrol
 from turnout.runtime.once import Once
@@ -32,6 +34,9 @@ def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) ->
                 else:
                     value = _performed_here(step, runtime)
             except Exception as error:
+                if isinstance(step, Await) and runtime.loop.owns_this_thread():
+                    # Not the provider's failure: nobody awaited it.
+                    raise
                 step = walk.throw(error)
             else:
                 step = walk.send(value)
@@ -57,6 +62,13 @@ def _performed_here(step: Ask | Await | TakeLane | Sleep, runtime: Runtime) -> A
 
 
 def _awaited_here(step: Await, runtime: Runtime) -> Any:
+    if runtime.loop.owns_this_thread():
+        if isinstance(step.awaitable, CoroutineType):
+            step.awaitable.close()
+        raise ReentrantCallError(
+            "async code of a provider cannot wait for another async call on the loop that runs both; "
+            "await ainvoke() there"
+        )
     task = runtime.loop.run(step.awaitable, step.context)
     step.limit.on_cut(task.cancel)
     try:

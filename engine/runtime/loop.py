@@ -20,6 +20,9 @@ class EventLoop:
         self._first_use = Once()
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    def owns_this_thread(self) -> bool:
+        return threading.current_thread() is self.thread
+
     def start(self) -> None:
         """Nothing to do: the thread starts with the first awaitable."""
 

@@ -24,6 +24,9 @@ class StageLoop:
     def __init__(self, order: Order) -> None:
         self._order = order
 
+    def owns_this_thread(self) -> bool:
+        return False
+
     def run(self, awaitable: Awaitable[Any], context: Context) -> "Future[Any]":
         """Cancelling the future that is given back ends the coroutine."""
         future: Future[Any] = Future()
