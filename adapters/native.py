@@ -118,6 +118,10 @@ class NativeProvider:
             return adapter.invoke(variant.operation, arguments, timeout=deadline.remaining())
         return adapter.invoke(variant.operation, arguments)
 
+    def told(self, error: BaseException) -> str:
+        """An error as text, without this provider's key."""
+        return self.config.without_key(told(error))
+
     def classify(self, error: Exception) -> Failure:
         if self._classifier is not None and (fault := self._classifier(error)) is not None:
             return self._failure(error, Fault(fault))
@@ -135,7 +139,7 @@ class NativeProvider:
 
     def _failure(self, error: Exception, fault: Fault) -> Failure:
         if not isinstance(error, ProviderError):
-            return Failure(fault, self.config.without_key(told(error)))
+            return Failure(fault, self.told(error))
         return Failure(
             fault,
             self.config.without_key(str(error)),

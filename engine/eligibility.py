@@ -12,7 +12,7 @@ from turnout.clock import Clock
 from turnout.deadline import Limit
 from turnout.decisions.circuit import Admission, State
 from turnout.endings import excluded, exhausted, last_error
-from turnout.errors import DeadlineExceededError, told
+from turnout.errors import DeadlineExceededError
 from turnout.invocation import Progress, Target
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Ask, Sleep, Step, TakeLane
@@ -49,7 +49,7 @@ class Eligibility:
                 refusal = None if target.supports(request) else excluded(target, *target.why_not(request))
             except Exception as error:
                 # That provider's failure, not the route's.
-                refusal = excluded(target, FilterReason.UNSUPPORTED, f"supports raised {told(error)}")
+                refusal = excluded(target, FilterReason.UNSUPPORTED, f"supports raised {target.told(error)}")
             if refusal is None:
                 able.append(target)
             else:

@@ -31,7 +31,6 @@ from turnout.endings import (
     unfinished,
     without_frames,
 )
-from turnout.errors import told
 from turnout.faults import FAULTS, Effect, Failure, Fault
 from turnout.invocation import OpenedStream, Progress, Try
 from turnout.policies.contract import RoutingContext
@@ -172,7 +171,7 @@ class Execution:
     ) -> Settled:
         """Record a failure, and what follows from it."""
         target, progress = this.target, this.progress
-        failure = self._classified(this, error) if fault is None else Failure(fault, told(error))
+        failure = self._classified(this, error) if fault is None else Failure(fault, target.told(error))
         match failure.fault:
             case Fault.CANCELLED:
                 outcome = Outcome.IGNORED
@@ -204,16 +203,18 @@ class Execution:
     def _classified(self, this: Try, error: Exception) -> Failure:
         """Our own cut is what we say it is, whatever came out of the SDK; the rest is the provider's word."""
         if this.limit.reason is not None:
-            return Failure(Fault.CANCELLED, told(error))
+            return Failure(Fault.CANCELLED, this.target.told(error))
         deadline = this.progress.invocation.deadline
         if this.limit.until >= deadline.at and deadline.expired():
-            return Failure(Fault.DEADLINE, told(error))
+            return Failure(Fault.DEADLINE, this.target.told(error))
         try:
             failure: object = this.target.classify(error)
         except Exception as raised:
-            return Failure(Fault.TERMINAL, f"classify raised {type(raised).__name__} on {told(error)}")
+            return Failure(
+                Fault.TERMINAL, f"classify raised {type(raised).__name__} on {this.target.told(error)}"
+            )
         if not isinstance(failure, Failure):
-            return Failure(Fault.TERMINAL, f"classify did not return a Failure for {told(error)}")
+            return Failure(Fault.TERMINAL, f"classify did not return a Failure for {this.target.told(error)}")
         return failure
 
     def _recorded(self, attempt: Attempt) -> Attempt:

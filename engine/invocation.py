@@ -22,7 +22,7 @@ from turnout.clock import Clock
 from turnout.config import HealthConfig
 from turnout.deadline import Deadline, Limit
 from turnout.decisions.walk import StreamEnd
-from turnout.errors import Exclusion, FailedAttempt
+from turnout.errors import Exclusion, FailedAttempt, told
 from turnout.faults import Failure
 from turnout.ids import id_text
 from turnout.runtime.lane import Lane
@@ -51,6 +51,8 @@ class Target:
     max_concurrency: int | None = None
     health: HealthConfig | None = None
     lane: Lane | None = None
+    #: An error as text without the provider's secrets.
+    told: Callable[[BaseException], str] = told
 
 
 class Invocation(NamedTuple):

@@ -268,4 +268,5 @@ def _target(native: NativeProvider) -> Target:
         config.timeout_seconds,
         config.max_concurrency,
         config.health,
+        told=native.told,
     )
