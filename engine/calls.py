@@ -216,6 +216,7 @@ class FilterReason(StrEnum):
     UNSUPPORTED_PROTOCOL = "unsupported_protocol"
     NO_MATCHING_VARIANT = "no_matching_variant"
     UNSUPPORTED = "unsupported"
+    OMITTED_BY_POLICY = "omitted_by_policy"
 
 
 class StreamFailurePolicy(StrEnum):

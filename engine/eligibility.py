@@ -1,7 +1,7 @@
 """Who may be tried now: the hard filters, the health snapshot, and the room at each provider."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
@@ -57,6 +57,15 @@ class Eligibility:
         if not able:
             raise exhausted(progress, None)
         return able
+
+    @staticmethod
+    def note_omitted(eligible: Sequence[Target], planned: Sequence[Target], progress: Progress) -> None:
+        """Note whom the policy left out."""
+        progress.exclusions += [
+            excluded(target, FilterReason.OMITTED_BY_POLICY, "left out by the policy")
+            for target in eligible
+            if all(target is not chosen for chosen in planned)
+        ]
 
     def not_benched(self, able: list[Target], progress: Progress) -> Generator[Step, Any, list[Target]]:
         """Those of ``able`` that may be tried now. Where all are benched it waits, or gives the one whose bench ends
@@ -169,8 +178,7 @@ class Eligibility:
             asked = AskPermit(target.provider_id, permit, for_seconds, progress.ahead_of_time)
             given = yield Ask(self.health.actor, asked)
             # Looked at again: what the owner heard since may have benched it anew.
-            circuit = self.circuits.snapshot.circuits[target.provider_id]
-            granted = given is True and circuit.lets(permit, self.clock.monotonic()) and self._may_begin(target, progress)
+            granted = given is True and self._may_begin(target, progress, permit)
         finally:
             if given is not False and not granted:
                 # Told, not asked: also where an interrupt lost the reply, and nothing can be waited for any more.
@@ -200,16 +208,18 @@ class Eligibility:
                     remaining.remove(target)
                     return target
                 won.give_back()
-            self.refuse_to_go_on(progress, waiting_for="room at a provider")
+            full = " or ".join(target.identity.described for target in remaining if target.lane in lanes)
+            self.refuse_to_go_on(progress, waiting_for=f"room at {full}")
             found = self.next_target(remaining, progress)
             if not isinstance(found, list):
                 return found
             lanes = found
 
-    def _may_begin(self, target: Target, progress: Progress) -> bool:
+    def _may_begin(self, target: Target, progress: Progress, permit: int | None = None) -> bool:
         """Whether an attempt whose room or permit was waited for is still to be made."""
         if progress.cut_reason is not None or progress.invocation.deadline.expired():
             return False
-        circuit = self.circuits.snapshot.circuits[target.provider_id]
-        state = circuit.state_at(self.clock.monotonic())
-        return progress.ahead_of_time or state in (State.CLOSED, State.HALF_OPEN)
+        now, circuit = self.clock.monotonic(), self.circuits.snapshot.circuits[target.provider_id]
+        if permit is not None and not circuit.lets(permit, now):
+            return False
+        return progress.ahead_of_time or circuit.state_at(now) in (State.CLOSED, State.HALF_OPEN)

@@ -76,6 +76,8 @@ class Execution:
         if plan is None:
             plan = yield from self.ordering.asked(eligible, context)
         remaining = list(plan)
+        if self.ordering.may_omit:
+            self.eligibility.note_omitted(eligible, remaining, progress)
         reason, broken = Reason.PRIMARY, None
         while True:
             permit = None

@@ -72,6 +72,8 @@ class Ordering:
         self._tickets = count()
         self._warned = False
         self._built_in = type(policy).__module__.startswith("turnout.policies.")
+        #: A policy of the user's own may leave out whom it likes.
+        self.may_omit = not self._built_in
         self._missed = Tally()
         self._learning: Learning | None = None
         self.learns = False

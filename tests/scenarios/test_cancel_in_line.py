@@ -75,6 +75,6 @@ def test_a_call_whose_time_ended_just_when_it_won_room_is_not_made(line: Line) -
     line.clock.advance(6.0)
 
     assert line.asked_of_a() == 0
-    with pytest.raises(DeadlineExceededError, match="room at a provider"):
+    with pytest.raises(DeadlineExceededError, match="room at a, model m"):
         won.result(30)
     assert line.router.invoke(line.rig.chat()) == "a"

@@ -1,5 +1,7 @@
 """Hard filters: who is not tried, and how the caller is told."""
 
+import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from turnout import (
     ApiProtocol,
     CallType,
     CallVariant,
+    DeadlineExceededError,
     FilterReason,
     NoEligibleProvidersError,
     RouterExhaustedError,
@@ -124,3 +127,48 @@ def test_what_the_arguments_ask_for_is_never_inspected(rig: Any) -> None:
 
     assert router.invoke(call) == "served"
     assert adapters.calls[0].arguments == {**arguments, "model": "model-a"}
+
+
+class Picky:
+    """A policy that tries only those it likes."""
+
+    def __init__(self, *liked: str) -> None:
+        self._liked = liked
+
+    def order(self, eligible: Sequence[Any], context: Any) -> Sequence[Any]:
+        return [one for one in eligible if one.provider_id in self._liked]
+
+
+def test_providers_that_a_policy_leaves_out_are_named(rig: Any) -> None:
+    def refuses(call: Any) -> str:
+        raise OSError("no")
+
+    router = rig.scripted(ScriptedAdapters({"a": [refuses], "b": ["b"]}), "ab", policy=Picky("a"))
+    with pytest.raises(RouterExhaustedError, match="b: left out by the policy") as caught:
+        router.invoke(rig.chat())
+    assert [(one.provider_id, one.reason) for one in caught.value.exclusions] == [
+        ("b", FilterReason.OMITTED_BY_POLICY)
+    ]
+
+    nobody = rig.scripted(ScriptedAdapters({"a": ["a"]}), "a", policy=Picky())
+    with pytest.raises(NoEligibleProvidersError, match="a: left out by the policy"):
+        nobody.invoke(rig.chat())
+
+
+def test_a_deadline_that_passes_in_a_line_names_who_had_no_room(rig: Any) -> None:
+    arrived, gate = threading.Event(), threading.Event()
+
+    def held(call: Any) -> str:
+        arrived.set()
+        assert gate.wait(30)
+        return "held"
+
+    provider = {"provider_id": "a", "name": "A", "protocol": "openai_chat", "model": "m", "api_key": "k"}
+    router = rig.router([{**provider, "max_concurrency": 1}], adapter_factory=ScriptedAdapters({"a": [held]}))
+    first = router.submit(rig.chat())
+    assert arrived.wait(30)
+
+    with pytest.raises(DeadlineExceededError, match=r'room at A \(id="a"\), model m'):
+        router.invoke(rig.chat(), timeout=0.05)
+    gate.set()
+    assert first.result(30) == "held"
