@@ -30,7 +30,7 @@ from turnout.execution import Execution
 from turnout.future import InvocationFuture
 from turnout.ids import TimeOrderedIds
 from turnout.invocation import Invocation, Progress, Target
-from turnout.lifetime import end_first_at_exit, living
+from turnout.lifetime import living
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.runtime.contract import Runtime
 from turnout.runtime.lane import Lane
@@ -297,7 +297,6 @@ class Engine:
                 setup.ledger,
                 runtime,
                 closes_store=setup.owns_store,
-                driver_loaded=end_first_at_exit,
             )
         )
         runtime.start()

@@ -3,6 +3,7 @@
 import atexit
 import os
 import signal
+import sys
 import threading
 import weakref
 from typing import Any, Protocol
@@ -33,21 +34,15 @@ def living(engine: Living) -> None:
     _engines.add(engine)
 
 
-def end_first_at_exit() -> None:
-    """Have the engines end before what was imported up to now does: a database driver may refuse to work once its own
-    exit hook has run, and hooks run in the reverse order of their registration."""
-    # Once the hooks run, a new one comes too late, and taking the old one away would leave none.
-    if threading.main_thread().is_alive():
-        atexit.unregister(_at_exit)
-        atexit.register(_at_exit)
-
-
 def _at_exit() -> None:
     engines = list(_engines)
+    # Set where the program ends by an error that nobody caught.
+    interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
+    seconds = _INTERRUPTED_EXIT_SECONDS if interrupted else _EXIT_SECONDS
     for engine in engines:
         try:
             try:
-                engine.close(_EXIT_SECONDS / len(engines))
+                engine.close(seconds / len(engines))
             except KeyboardInterrupt:
                 # A process that ends with a thread inside a database driver is aborted: once more, quickly, and
                 # without being interrupted again.

@@ -12,8 +12,7 @@ class MetricsStore(Protocol):
 
     Every method raises ``StorageError`` for what goes wrong. A call may block: no invocation waits for it.
 
-    Two methods more are called where a store has them: ``load_driver()`` before the first row, so that the rows are
-    written before the driver ends with the program; and ``release()`` before a fork, to let go of the database.
+    One method more is called where a store has it: ``release()`` before a fork, to let go of the database.
     """
 
     def record_attempts(self, rows: Sequence[Row]) -> None:

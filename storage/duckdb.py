@@ -1,25 +1,29 @@
 """Rows in a DuckDB file, which one process owns."""
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from turnout.calls import EPOCH, MICROSECOND
 from turnout.errors import StorageDriverMissingError, StorageError, StorageLockedError
 from turnout.storage import schema
 from turnout.storage.arrow import RowBatch
-from turnout.storage.columns import COLUMNS
+from turnout.storage.columns import COLUMNS, column
 from turnout.storage.files import create_private, resolved, touch_private
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
-from turnout.storage.rows import EPOCH, MICROSECOND, Row
+from turnout.storage.rows import Row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 DEFAULT_PATH: Final = "~/.turnout/metrics.duckdb"
 _INCOMING: Final = "turnout_incoming"
+#: What the driver says where it does not run Python code any more.
+_NO_PYTHON: Final = "cannot run Python code"
 
 
 class DuckDBMetricsStore:
@@ -47,7 +51,12 @@ class DuckDBMetricsStore:
             # DuckDB makes its log at the first write after a checkpoint, readable by all; it takes one that is there.
             touch_private(f"{self.path}.wal")
             self._batch.load(rows)
-            _insert(connection)
+            try:
+                _insert(connection, self._batch)
+            except _driver().InvalidInputException as error:
+                if _NO_PYTHON not in str(error):
+                    raise
+                _insert_text(connection, rows)
 
     def query_recent(
         self,
@@ -67,10 +76,6 @@ class DuckDBMetricsStore:
         with self._translated(), self._handle.reading() as cursor:
             found = cursor.execute(sql, [wanted.since_microseconds, *equal.values()]).fetchall()
         return [_row(values) for values in found]
-
-    def load_driver(self) -> None:
-        """Import the driver, which the first use does otherwise. Raises ``StorageDriverMissingError``."""
-        _driver()
 
     def release(self) -> None:
         """Give up the file now, so that another process may have it; the next use opens it again."""
@@ -93,7 +98,6 @@ class DuckDBMetricsStore:
             # rows) it was a sixth of what a row costs. Closing makes one; after a crash this much is read again.
             connection.execute("SET wal_autocheckpoint = '64MB'")
             _validate(connection, self.path)
-            connection.register(_INCOMING, self._batch)
         except BaseException:
             connection.close()
             raise
@@ -113,7 +117,7 @@ class DuckDBMetricsStore:
             raise _told(self.path, error) from error
 
 
-def _insert(connection: "DuckDBPyConnection") -> None:
+def _insert(connection: "DuckDBPyConnection", batch: RowBatch) -> None:
     # Measured at batches of 500, in microseconds of GIL a row: the driver's appender 7, JSON unpacked in SQL 4.4, an
     # Arrow batch 2; and the Arrow batch is the fastest too. Looking for conflicts costs a third more than failing on
     # them, and only a replay has any.
@@ -121,6 +125,20 @@ def _insert(connection: "DuckDBPyConnection") -> None:
         connection.execute(f"INSERT INTO provider_attempts FROM {_INCOMING}")
     except _driver().ConstraintException:
         connection.execute(f"INSERT INTO provider_attempts FROM {_INCOMING} ON CONFLICT DO NOTHING")
+    except _driver().CatalogException as error:
+        if _INCOMING not in str(error):
+            raise
+        # The first on this connection.
+        connection.register(_INCOMING, batch)
+        _insert(connection, batch)
+
+
+def _insert_text(connection: "DuckDBPyConnection", rows: Sequence[Row]) -> None:
+    """Insert rows without the driver's calling back into Python, which it refuses once its own exit hook has run. The
+    last rows of a process come at that time, where nobody closed the router."""
+    started = column(rows, "started_at")
+    values = [{**row._asdict(), "started_at": at} for row, at in zip(rows, started, strict=True)]
+    connection.execute(_INSERT_TEXT, [json.dumps(values)])
 
 
 def _driver() -> Any:
@@ -150,6 +168,11 @@ def _build(path: str) -> None:
         connection.execute(f"BEGIN;\n{schema.script('duckdb')}\nCOMMIT;")
 
 
+_AS_TEXT: Final = json.dumps([{name: "BIGINT" if name == "started_at" else "VARCHAR" for name in COLUMNS}])
+_INSERT_TEXT: Final = (
+    "INSERT INTO provider_attempts SELECT * REPLACE (make_timestamptz(started_at) AS started_at) "
+    f"FROM (SELECT unnest(from_json(?, '{_AS_TEXT}'), recursive := true)) ON CONFLICT DO NOTHING"
+)
 _READ: Final = ", ".join(
     {
         "attempt_id": "attempt_id::VARCHAR",

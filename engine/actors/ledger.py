@@ -79,9 +79,7 @@ class Writer:
         clock: Clock,
         *,
         closes_store: bool,
-        driver_loaded: Callable[[], None],
     ) -> None:
-        self._driver_loaded: Callable[[], None] | None = driver_loaded
         self._store = store
         self._scope = metrics_scope
         self._batch_rows = config.batch_rows
@@ -183,27 +181,12 @@ class Writer:
         while self._pending:
             rows = AttemptRows(self._pending[: self._batch_rows * _PILED_BATCHES], self._scope)
             try:
-                if self._driver_loaded is not None:
-                    self._load_driver()
                 self._store.record_attempts(rows)
             except BaseException as error:
                 self._failed(error)
                 return False
-            finally:
-                # Again, for a store that loads its driver where it writes.
-                if self._driver_loaded is not None:
-                    self._driver_loaded()
-                    self._driver_loaded = None
             self._succeeded(rows)
         return True
-
-    def _load_driver(self) -> None:
-        """Apart from the first write: were the program to end while that goes on, the driver would end before us."""
-        load = getattr(self._store, "load_driver", None)
-        if load is not None:
-            load()
-            assert self._driver_loaded is not None
-            self._driver_loaded()
 
     def _succeeded(self, rows: AttemptRows) -> None:
         del self._pending[: len(rows)]
@@ -241,7 +224,6 @@ class Ledger:
         runtime: Runtime,
         *,
         closes_store: bool,
-        driver_loaded: Callable[[], None] = lambda: None,
     ) -> None:
         self._writer = Writer(
             store,
@@ -249,7 +231,6 @@ class Ledger:
             config,
             runtime.clock,
             closes_store=closes_store,
-            driver_loaded=driver_loaded,
         )
         self._incoming = self._writer.incoming
         self._batch_rows = config.batch_rows

@@ -241,3 +241,28 @@ def test_rows_are_there_for_anyone_who_asks_the_file_itself(tmp_path: Path) -> N
     with closing(duckdb.connect(str(tmp_path / "ledger"), read_only=True)) as database:
         found = database.execute("SELECT provider_id, epoch_us(started_at) FROM provider_attempts").fetchall()
     assert found == [("a", int(NOON.timestamp()) * 1_000_000)]
+
+
+def test_rows_that_come_once_the_driver_runs_no_python_any_more_are_kept_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise duckdb.InvalidInputException(
+            "this query cannot run Python code: the interpreter is shutting down"
+        )
+
+    rows = [
+        a_row(1),
+        a_row(2)._replace(
+            model='m "quoted" \\ \u00e9\U0001f600', success=None, stream_opened=True, fault="timeout"
+        ),
+        a_row(3)._replace(latency_ms=0.1 + 0.2, input_tokens=2**40, http_status=429, cost_usd=1e-9),
+    ]
+    with closing(DuckDBMetricsStore(tmp_path / "usual.duckdb")) as usual:
+        usual.record_attempts(rows)
+        kept = usual.query_recent(since=NOON)
+    monkeypatch.setattr("turnout.storage.duckdb._insert", refuses)
+    with closing(DuckDBMetricsStore(tmp_path / "late.duckdb")) as late:
+        late.record_attempts(rows)
+        late.record_attempts(rows)
+        assert late.query_recent(since=NOON) == kept == rows
