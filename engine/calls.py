@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from turnout.errors import Exclusion, InvalidCallError, named
 from turnout.faults import Fault
 from turnout.ids import id_text
+
+#: Times are told and kept as whole microseconds from here.
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class ApiProtocol(StrEnum):
@@ -164,7 +168,7 @@ class Attempt(NamedTuple):
 
     @property
     def started_at(self) -> datetime:
-        return datetime.fromtimestamp(self.began, UTC)
+        return EPOCH + round(self.began * 1e6) * MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
+from turnout.calls import EPOCH, MICROSECOND
 from turnout.errors import StorageError
 from turnout.storage.attempts import AttemptRows
-from turnout.storage.rows import EPOCH, MICROSECOND, Row
+from turnout.storage.rows import Row
 
 COLUMNS: Final = Row._fields
 # Few combinations of these occur in a batch, so each combination is handed to a database once.

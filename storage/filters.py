@@ -3,8 +3,9 @@
 from dataclasses import dataclass, fields
 from datetime import datetime
 
+from turnout.calls import EPOCH, MICROSECOND
 from turnout.errors import ConfigError
-from turnout.storage.rows import EPOCH, MICROSECOND, Row
+from turnout.storage.rows import Row
 
 
 @dataclass(frozen=True, slots=True)

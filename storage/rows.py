@@ -1,14 +1,11 @@
 """One row of the ledger, and how an attempt becomes one."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from turnout.calls import Attempt, BillingState, Outcome
 from turnout.ids import id_text
 
-#: Times are kept as whole microseconds from here.
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND: Final = timedelta(microseconds=1)
 _OK: Final = Outcome.OK
 _UNKNOWN_COST: Final = BillingState.UNKNOWN.value
 _SUCCESS: Final = {
@@ -64,7 +61,7 @@ def row_of(attempt: Attempt, metrics_scope: str) -> Row:
             id_text(attempt.invocation_key),
             attempt.number,
             attempt.reason._value_,
-            EPOCH + round(attempt.began * 1e6) * MICROSECOND,
+            attempt.started_at,
             metrics_scope,
             by.provider_id,
             by.name,

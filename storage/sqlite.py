@@ -9,13 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from turnout.calls import EPOCH, MICROSECOND
 from turnout.errors import StorageError, StorageLockedError
 from turnout.storage import schema
 from turnout.storage.columns import COLUMNS, LABELS, column, labelled
 from turnout.storage.files import create_private, resolved
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
-from turnout.storage.rows import EPOCH, MICROSECOND, Row
+from turnout.storage.rows import Row
 
 _BUSY_SECONDS: Final = 10.0
 _LARGEST_INSERT: Final = 512
