@@ -1,5 +1,6 @@
 """Who runs a walk: the caller's own thread (also a stream's reader), or the pool's workers in turns."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
@@ -75,10 +76,15 @@ def _awaited_here(step: Await, runtime: Runtime) -> Any:
         return task.result(timeout=step.limit.remaining())
     except CancelledError:
         raise TimeoutError("the call was cancelled") from None
+    except asyncio.CancelledError as raised:
+        # The adapter's own word for a cancel of its own; asyncio's would pass for ours.
+        raise CancelledError(*raised.args) from None
     finally:
         # After an answer this does nothing; after a timeout or an interrupt it ends the task.
         task.cancel()
         step.limit.on_cut(None)
+        # It keeps the error, and the error this frame.
+        del task
 
 
 def _slept_here(step: Sleep, runtime: Runtime) -> None:
@@ -136,7 +142,7 @@ class PooledWalk:
         self._handed = handed
         self._settle = settle
 
-    def __call__(self, value: Any = None, error: Exception | None = None) -> None:
+    def __call__(self, value: Any = None, error: BaseException | None = None) -> None:
         walk = self._walk
         try:
             while True:
@@ -195,14 +201,15 @@ class PooledWalk:
         task.add_done_callback(ended)
 
     def _go_on_from(self, task: "Future[Any]") -> None:
-        try:
-            value: Any = task.result(timeout=0)
-            error: Exception | None = None
-        except CancelledError:
-            value, error = None, TimeoutError("the call was cancelled")
-        except Exception as raised:
-            value, error = None, raised
-        self(value, error)
+        # Asked for, not raised: an error keeps the frames it is raised in, and these keep the task that keeps it.
+        if task.cancelled():
+            self(None, TimeoutError("the call was cancelled"))
+            return
+        error = task.exception(timeout=0)
+        if isinstance(error, asyncio.CancelledError):
+            # The adapter's own word for a cancel of its own; asyncio's would pass for ours.
+            error = CancelledError(*error.args)
+        self(task.result(timeout=0) if error is None else None, error)
 
     def _resume(self, task: Callable[[], None]) -> None:
         self._runtime.workers.resume(task)

@@ -112,13 +112,13 @@ class StagedWalk(PooledWalk):
         self._over = False
         self._place = Place.WORKER if order.place is Place.WORKER else Place.ELSEWHERE
 
-    def __call__(self, value: Any = None, error: Exception | None = None) -> None:
+    def __call__(self, value: Any = None, error: BaseException | None = None) -> None:
         if self._workers is not None:
             # A task that was taken from the queue is begun by who waits for it.
             self._place = Place.WORKER if self._order.place is Place.WORKER else Place.ELSEWHERE
         self._step(value, error)
 
-    def _step(self, value: Any, error: Exception | None) -> None:
+    def _step(self, value: Any, error: BaseException | None) -> None:
         """On to the walk's next step, which is another event."""
         walk = self._walk
         try:

@@ -1,10 +1,13 @@
 """Cancelling a call to an async provider."""
 
 import asyncio
+import concurrent.futures
 import threading
 from typing import Any
 
-from turnout import Outcome, PreferencePolicy
+import pytest
+
+from turnout import Outcome, PreferencePolicy, RouterExhaustedError
 from turnout.testing import ScriptedAdapters
 
 
@@ -28,3 +31,42 @@ def test_an_async_provider_is_cancelled_on_the_loop(rig: Any) -> None:
     router.close()
     assert router.health_report()["a"].consecutive_failures == 0
     assert [attempt.outcome for attempt in future.report().attempts] == [Outcome.IGNORED]
+
+
+class OwnExit(BaseException):
+    """Something that nobody expects of an adapter."""
+
+
+@pytest.mark.parametrize("error", [OwnExit("left"), GeneratorExit()])
+def test_whatever_an_async_adapter_raises_resolves_its_future_and_gives_its_room_back(
+    rig: Any, error: BaseException
+) -> None:
+    async def leave(call: Any) -> str:
+        raise error
+
+    async def answer(call: Any) -> str:
+        return "answer"
+
+    router = rig.router(
+        [{"provider_id": "a", "name": "a", "protocol": "openai_chat", "model": "m", "max_concurrency": 1}
+         | {"api_key": "k"}],
+        adapter_factory=ScriptedAdapters({"a": [leave, answer]}),
+    )  # fmt: skip
+
+    with pytest.raises(type(error)):
+        router.submit(rig.chat()).result(30)
+    assert router.submit(rig.chat()).result(30) == "answer"
+    assert router.stats().pending == 0
+
+
+def test_a_cancel_of_an_async_adapters_own_is_its_failure_like_any_other(rig: Any) -> None:
+    async def cancels(call: Any) -> str:
+        raise concurrent.futures.CancelledError("of my own")
+
+    router = rig.scripted(ScriptedAdapters({"a": [cancels], "b": ["b"]}), "ab", policy=PreferencePolicy())
+
+    assert router.submit(rig.chat()).result(30) == "b"
+    assert router.invoke(rig.chat()) == "b"
+    alone = rig.scripted(ScriptedAdapters({"a": [cancels]}), "a")
+    with pytest.raises(RouterExhaustedError, match="of my own"):
+        alone.submit(rig.chat()).result(30)
