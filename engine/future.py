@@ -38,7 +38,8 @@ class InvocationFuture(LazyFuture):
         return self._progress.report()
 
     def cancel(self) -> bool:
-        if not super().cancel():
+        # In a forked child the call is the parent's, and so is its socket.
+        if self.left_behind or not super().cancel():
             return False
         self._progress.cut("cancelled")
         return True

@@ -9,9 +9,14 @@ with a lock. Before a crowd its state changes under that lock alone, as ``wait``
 
 import threading
 from abc import abstractmethod
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED, PENDING
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from loguru import logger
+
+from turnout.traces import trace_of
 
 #: The longest a cancel waits for who is resolving the future at that very moment.
 _LOST_RACE_SECONDS: Final = 1.0
@@ -128,9 +133,13 @@ class LazyFuture(Future[Any]):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What it was resolved with instead of a value, or None; raises ``CancelledError`` or ``TimeoutError``."""
-        if not self.done():
-            self._before_waiting(timeout)
-        return super().exception(timeout)
+        try:
+            if not self.done():
+                self._before_waiting(timeout)
+            return super().exception(timeout)
+        finally:
+            # As in result().
+            del self
 
     @property
     def _ended(self) -> _Ended:
@@ -173,4 +182,14 @@ class LazyFuture(Future[Any]):
                     waiter.add_exception(self)
             first.condition.notify_all()
         # After this state no callback is added any more: it is called at once.
-        self._invoke_callbacks()  # type: ignore[attr-defined]  # typeshed leaves it out
+        for callback in first.callbacks:
+            self._call_back(callback)
+
+    def _call_back(self, callback: Callable[[Self], object]) -> None:
+        try:
+            callback(self)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # Also SystemExit: whoever resolves it is not the callback's to end.
+            logger.error("a callback of a future raised:\n{}", trace_of(error))

@@ -33,6 +33,7 @@ if pid == 0:
             print("child", ask())
         except ReentrantCallError as error:
             print("child", "fork" in str(error))
+    print("child", future.cancel())
     print("child", router.submit(call).result(10))
     sys.stdout.flush()
     os._exit(0)
@@ -43,7 +44,7 @@ router.close()
 """
 
 
-def test_a_child_that_waits_for_a_future_of_its_parents_is_told_at_once() -> None:
+def test_a_child_is_told_at_once_that_a_future_is_its_parents_and_leaves_the_call_alone() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CODE],
         capture_output=True,
@@ -54,4 +55,4 @@ def test_a_child_that_waits_for_a_future_of_its_parents_is_told_at_once() -> Non
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [*["child True"] * 3, "child other", "parent answer"]
+    assert done.stdout.splitlines() == [*["child True"] * 3, "child False", "child other", "parent answer"]
