@@ -103,9 +103,13 @@ class Reading:
             return
         self.over = True
         # What it is worth is settled before it is closed: some streams call themselves complete once they are.
-        end = self._ended(None, closed=True)
-        self.stream.close()
-        self._runtime.here(self._walk, self._handed_late, end)
+        end = StreamEnd(self._chunks, False, True, self._first_seconds, closed=True)
+        try:
+            end = self._ended(None, closed=True)
+            self.stream.close()
+        finally:
+            # Also where the stream cannot even be asked: its walk gives back what it holds.
+            self._runtime.here(self._walk, self._handed_late, end)
 
     def _go_on(self, error: Exception | None) -> None:
         if self._closing:
@@ -283,11 +287,15 @@ class StreamRegistry:
 
     def _run(self) -> None:
         while not (self._closing and not self._open):
-            reading = self._open.pop(self._tickets.get(), None)
-            if reading is None:
-                continue
-            try:
-                reading.close()
-            except Exception as error:
-                logger.debug("an abandoned stream did not close cleanly: {!r}", error)
+            self._reap(self._open.pop(self._tickets.get(), None))
         self._when_empty()
+
+    @staticmethod
+    def _reap(reading: Reading | None) -> None:
+        if reading is None:
+            return
+        try:
+            reading.close()
+        except BaseException as error:
+            # Whatever it is: the next abandoned stream is to be closed all the same.
+            logger.debug("an abandoned stream did not close cleanly: {!r}", error)

@@ -236,3 +236,30 @@ def test_close_names_the_thread_that_hangs_in_an_abandoned_stream(rig: Any) -> N
         router.close(timeout=1.0)
     gate.set()
     router.close()
+
+
+@pytest.mark.parametrize("error", [OSError("away"), SystemExit(3)])
+def test_an_abandoned_stream_that_cannot_be_closed_gives_its_room_back_and_harms_no_other(
+    rig: Any, error: BaseException
+) -> None:
+    class Stubborn(ScriptedStream):
+        def close(self) -> None:
+            raise error
+
+    streams = [Stubborn(["x", FINISHED]), ScriptedStream(["y", FINISHED])]
+    provider = {"provider_id": "a", "name": "a", "protocol": "openai_chat", "model": "m", "api_key": "k"}
+    router = rig.router(
+        [{**provider, "max_concurrency": 1}],
+        adapter_factory=ScriptedAdapters(
+            {"a": [lambda call: streams.pop(0), lambda call: streams.pop(0), "z"]}
+        ),
+    )
+    last = streams[-1]
+    for chunk in ("x", "y"):
+        # Waits for the room that the stream before had.
+        stream = router.submit(rig.chat(stream=True)).result(30)
+        assert next(stream) == chunk
+        del stream
+
+    assert router.submit(rig.chat()).result(30) == "z"
+    assert last.closed
