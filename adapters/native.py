@@ -101,7 +101,7 @@ class NativeProvider:
             return FilterReason.NO_MATCHING_VARIANT, f"the call has no variant for {self._protocol.value}"
         where = "none is set"
         if config.api_key_env:
-            where = f"the environment variable {config.api_key_env} is empty"
+            where = f"the environment variable {config.api_key_env} is not set, or empty"
         return FilterReason.MISSING_API_KEY, f"no API key: {where}; set api_key or api_key_env"
 
     def invoke(self, request: NativeCall, deadline: Limit) -> Any:

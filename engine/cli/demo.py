@@ -1,5 +1,6 @@
 """`turnout demo`: calls over simulated providers that fail, watched live, with every attempt in a ledger."""
 
+import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -58,6 +59,8 @@ def _tell_of(store: DuckDBMetricsStore | None, began: datetime, view: DemoView) 
 def _run(board: Board, view: DemoView, store: DuckDBMetricsStore | None, calls: int, seed: int) -> float:
     """Make the calls, and draw until all have ended; how many seconds they took."""
     rng = random.Random(seed)
+    # The providers are here: no proxy that the environment names can reach them.
+    os.environ["NO_PROXY"] = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"]))
     with Simulator(simulated(seed)) as simulator, _router(simulator, store, rng) as router:
         callers = Callers(router, questions(calls, rng))
         with view:

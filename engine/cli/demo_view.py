@@ -1,5 +1,6 @@
 """What a demonstration shows: a live table where there is a terminal, plain lines elsewhere."""
 
+import math
 import re
 import shlex
 import shutil
@@ -126,7 +127,7 @@ def summary(board: Board, total: int, seconds: float) -> list[str]:
         f"  answered by  {by_provider}",
         f"  attempts     {attempts}, of which {attempts - board.answered} failed",
         f"  failovers    {board.failovers} calls were answered by another provider than the first",
-        f"  restarts     {board.restarts} streams broke and were started over, their pieces thrown away",
+        f"  restarts     streams broken and started over, their pieces thrown away: {board.restarts}",
         f"  latency      p50 {_told(board.percentile(0.50))}, p95 {_told(board.percentile(0.95))}",
     ]
     lines += [f"Call {end.call.number} failed: {end.problem}" for end in board.failed]
@@ -134,6 +135,8 @@ def summary(board: Board, total: int, seconds: float) -> list[str]:
 
 
 def _told(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "-"
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
