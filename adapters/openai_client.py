@@ -8,7 +8,8 @@ from typing import Any
 from turnout.adapters.transport import LimitedTransport, http_libraries
 from turnout.adapters.wire import Here
 from turnout.config import ProviderConfig
-from turnout.errors import MissingApiKeyError, ProviderSDKNotInstalledError, named
+from turnout.errors import MissingApiKeyError, ProviderError, ProviderSDKNotInstalledError, named
+from turnout.faults import Fault
 
 _OPENAI_URL = "https://api.openai.com/v1"
 
@@ -151,16 +152,24 @@ class ClientSource:
 
 def build_client(config: ProviderConfig, key: str, connections: int) -> SdkClient:
     """A new SDK client over the limited transport, with the SDK's own retries off."""
+    who = f"{named(config.name, config.provider_id)}, model {config.model!r},"
+    known: dict[str, Any] = {
+        "provider_id": config.provider_id,
+        "provider_name": config.name,
+        "model": config.model,
+    }
+    if not _fits_a_header(key):
+        # Told here: the SDK and the HTTP library would only say that some header is wrong, and quote it.
+        raise ProviderError(
+            f"{who} cannot be asked: its key cannot be sent in a header; check its api_key or api_key_env",
+            fault=Fault.AUTH,
+            **known,
+        )
     try:
         openai: Any = importlib.import_module("openai")
     except ImportError as error:
         raise ProviderSDKNotInstalledError(
-            f"{named(config.name, config.provider_id)}, model {config.model!r}, needs the openai SDK: "
-            'pip install "turnout[openai]"',
-            provider_id=config.provider_id,
-            provider_name=config.name,
-            model=config.model,
-            original=error,
+            f'{who} needs the openai SDK: pip install "turnout[openai]"', original=error, **known
         ) from error
     url = config.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     here = Here()
@@ -173,3 +182,8 @@ def build_client(config: ProviderConfig, key: str, connections: int) -> SdkClien
         http_client=openai.DefaultHttpxClient(transport=transport),
     )
     return SdkClient(key, sdk, here, openai.Stream)
+
+
+def _fits_a_header(key: str) -> bool:
+    """Whether a key is plain ASCII without control characters. A blank at its end would end the header's value."""
+    return key.isascii() and key.isprintable() and not key.endswith(" ")

@@ -61,6 +61,8 @@ class Seam:
         ended = self.ended(watch, seconds, error)
         if ended is not None:
             return ended
+        if _is_of_a_header(error) or _is_of_a_header(error.__cause__):
+            return self.unsendable(error)
         openai = importlib.import_module("openai")
         if isinstance(error, openai.APIStatusError):
             return self._status(error)
@@ -137,6 +139,12 @@ class Seam:
             InvalidOperationArgumentsError, f"was sent nothing, the SDK refuses the arguments: {why}", error
         )
 
+    def unsendable(self, error: Exception) -> ProviderError:
+        """The error for a header that HTTP does not allow. It is the caller's: such a key never comes so far."""
+        # The exception's own text would quote the header.
+        text = "could not be asked: a header that the call's arguments give cannot be sent; correct its extra_headers"
+        return self._error(InvalidOperationArgumentsError, text, error)
+
     def declared(self, body: object, error: Exception | None = None) -> ProviderError:
         """The error for an error object that came in a stream, or as the answer, under HTTP 200."""
         code, error_type, message = (
@@ -198,8 +206,7 @@ class Seam:
 
     def _broken(self, error: Exception, mid_stream: bool) -> ProviderError:
         cause = error.__cause__ if error.__cause__ is not None and not _is(error, "RequestError") else error
-        # The HTTP library quotes an illegal header, and with it the key.
-        why = type(cause).__name__ if _is(cause, "LocalProtocolError") else _plain(cause)
+        why = _plain(cause)
         if mid_stream:
             return self._error(
                 ProviderStreamInterruptedError, f"broke off in the middle of the stream: {why}", error
@@ -239,10 +246,15 @@ def _is(error: BaseException, name: str) -> bool:
 
 def _refuses_arguments(error: Exception) -> bool:
     """Whether an exception that came before anything was sent is about the caller's arguments."""
-    if isinstance(error, UnicodeEncodeError):
-        # An ASCII failure is a header's, and headers hold the key.
-        return error.encoding != "ascii"
     return isinstance(error, TypeError | ValueError | RecursionError)
+
+
+def _is_of_a_header(error: BaseException | None) -> bool:
+    """Whether an exception says that a header is none: it is not ASCII, not allowed, or belies the body's length."""
+    if isinstance(error, UnicodeEncodeError):
+        return error.encoding == "ascii"
+    # Of the HTTP library, or of h11 below it: the body's length is found out there, and passed on as it is.
+    return type(error).__name__ == "LocalProtocolError"
 
 
 def _plain(error: BaseException) -> str:

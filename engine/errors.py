@@ -326,7 +326,7 @@ class UnsupportedOperationError(ProviderError):
 
 
 class InvalidOperationArgumentsError(ProviderError):
-    """The SDK refused the arguments before it sent anything."""
+    """The SDK, or HTTP itself, refused the arguments: they are no request that could be sent."""
 
     fault = Fault.INVALID_OPERATION
 

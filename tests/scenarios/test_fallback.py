@@ -108,6 +108,17 @@ def test_refused_credentials_bench_a_provider_for_the_rest_of_the_run(rig: Any) 
     assert sim.total("a") == 1
 
 
+def test_a_key_that_no_header_can_hold_is_refused_like_one_that_its_provider_refuses(rig: Any) -> None:
+    sim = rig.simulate(a=Answer(text="a"), b=Answer(text="b"))
+    router = rig.router([rig.provider(sim, "a", api_key="sk-two\nlines"), rig.provider(sim, "b")])
+
+    future = router.submit(rig.chat())
+    assert who(future.result(30)) == "b"
+
+    assert future.report().attempts[0].fault is Fault.AUTH
+    assert router.health_report()["a"].state == "disabled"
+
+
 @pytest.mark.parametrize("status", [400, 422])
 def test_a_bad_request_stops_at_once_and_benches_nobody(rig: Any, status: int) -> None:
     sim = rig.simulate(a=Status(status), b=Answer())
@@ -130,6 +141,11 @@ def test_a_bad_request_stops_at_once_and_benches_nobody(rig: Any, status: int) -
         ("chat.completions._post", {"messages": []}, UnsupportedOperationError),
         ("chat.completions.create", {"messages": [], "no_such": 1}, InvalidOperationArgumentsError),
         ("chat.completions.create", {}, InvalidOperationArgumentsError),
+        (
+            "chat.completions.create",
+            {"messages": [], "extra_headers": {"x-auth": "two\nlines"}},
+            InvalidOperationArgumentsError,
+        ),
     ],
 )
 def test_a_bad_operation_or_bad_arguments_stop_before_anything_is_sent(

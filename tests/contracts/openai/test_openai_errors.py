@@ -87,11 +87,41 @@ def test_no_error_text_holds_the_key(bench: Any, failure_of: FailureOf) -> None:
     assert failure.message == "The key [key] is wrong."
 
 
-@pytest.mark.parametrize("broken", ["sk-two\nlines", "sk-schlüssel"])
-def test_a_key_that_no_header_can_hold_is_not_told(bench: Any, broken: str, failure_of: FailureOf) -> None:
+@pytest.mark.parametrize(
+    "broken", ["sk-two\nlines", "sk-schlüssel", "sk-line\n", "sk-blank ", "sk-\x7f", " "]
+)
+def test_a_key_that_no_header_can_hold_is_its_providers_fault_and_not_told(
+    bench: Any, broken: str, failure_of: FailureOf
+) -> None:
     failure = failure_of(lambda: bench.call(bench.adapter(api_key=broken)))
-    assert not isinstance(failure, InvalidOperationArgumentsError)
+    assert failure.fault is Fault.AUTH
+    assert "its key cannot be sent in a header; check its api_key" in str(failure)
     assert "sk-" not in str(failure)
+    assert bench.simulator.total("alpha") == 0
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"x-auth": "mine\nyours"},
+        {"x-auth": "schlüssel"},
+        {"x-auth": "mine "},
+        {"x mine": "yours"},
+        {"authorization": "Bearer mine\n"},
+        {"content-length": "3"},
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_header_that_cannot_be_sent_is_the_callers_fault_and_not_told(
+    bench: Any, header: dict[str, str], streamed: bool, failure_of: FailureOf
+) -> None:
+    failure = failure_of(lambda: (bench.stream if streamed else bench.call)(extra_headers=header))
+    assert isinstance(failure, InvalidOperationArgumentsError)
+    assert failure.fault is Fault.INVALID_OPERATION
+    assert failure.__cause__ is failure.original is not None
+    assert "correct its extra_headers" in str(failure)
+    assert not any(word in str(failure) for word in ("mine", "yours", "schlüssel", "base_url"))
+    assert bench.simulator.total("alpha") == 0
 
 
 def test_a_refused_connection_is_a_connection_fault(failure_of: FailureOf) -> None:
