@@ -96,7 +96,7 @@ class OpenAIAdapter(ABC):
         except TurnoutError:
             raise
         except Exception as error:
-            raise self._seam.mapped(error, Watch(None), seconds=0.0) from error
+            raise self._seam.unbuilt(error) from error
 
     def _operation(self, client: SdkClient, operation: str) -> Any:
         why = self._refusal(operation)

@@ -127,6 +127,12 @@ class Seam:
         """Whether an exception out of a stream is the provider's own word, not a mishap on the way."""
         return isinstance(error, ProviderError) or type(error).__name__ == "APIError"
 
+    def unbuilt(self, error: Exception) -> ProviderError:
+        """The error for an SDK client that could not be made: its provider's own matter, whatever was asked."""
+        text = f"could not be asked, the SDK's client for it could not be built: {_plain(error)}"
+        step = "check its base_url (or OPENAI_BASE_URL), and the proxy and certificates that the environment names"
+        return self._error(ProviderError, f"{text}; {step}", error, fault=Fault.TERMINAL)
+
     def unsupported(self, operation: str, why: str) -> ProviderError:
         return self._error(UnsupportedOperationError, f'cannot be asked for "{operation}": {why}', None)
 

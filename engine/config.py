@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Self, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -141,9 +142,12 @@ class ProviderConfig(Settings):
 
     @field_validator("base_url")
     @classmethod
-    def _has_a_scheme(cls, value: str | None) -> str | None:
+    def _leads_to_a_host(cls, value: str | None) -> str | None:
+        # Not echoed: a URL may hold a password.
         if value is not None and not value.startswith(("http://", "https://")):
             raise ValueError("must start with http:// or https://")
+        if value is not None and not _names_a_host(value):
+            raise ValueError("must be a URL that names a host, like https://api.example.com/v1")
         return value
 
     def resolved_key(self) -> SecretStr | None:
@@ -164,6 +168,15 @@ class ProviderConfig(Settings):
         if self.api_key is not None:
             return bool(self.api_key.get_secret_value())
         return bool(self.api_key_env and os.environ.get(self.api_key_env))
+
+
+def _names_a_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        # Reading the port is what tells that it is none.
+        return url.isprintable() and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 class PoolConfig(Settings):

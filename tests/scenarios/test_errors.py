@@ -228,6 +228,11 @@ def test_a_router_without_providers_is_refused(rig: Any) -> None:
         ({"timeout_seconds": float("inf")}, "timeout_seconds"),
         ({"max_concurrency": 0}, "max_concurrency"),
         ({"bas_url": "x"}, "bas_url"),
+        ({"base_url": "api.example.com/v1"}, "base_url"),
+        ({"base_url": "http://[bad/v1"}, "base_url"),
+        ({"base_url": "https:///v1"}, "base_url"),
+        ({"base_url": "http://example.com:port/v1"}, "base_url"),
+        ({"base_url": "http://example.com/v1\n"}, "base_url"),
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused_with_the_fields_name(

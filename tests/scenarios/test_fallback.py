@@ -119,6 +119,35 @@ def test_a_key_that_no_header_can_hold_is_refused_like_one_that_its_provider_ref
     assert router.health_report()["a"].state == "disabled"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("OPENAI_BASE_URL", "http://[bad/v1"),
+        ("https_proxy", "http://proxy:port"),
+        ("SSL_CERT_FILE", "/no/such/file"),
+    ],
+)
+def test_a_provider_whose_client_cannot_be_built_is_passed_over_and_keeps_its_health(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    sim = rig.simulate(b=Answer(text="b"))
+    router = rig.router(
+        [rig.provider(sim, "b", provider_id="a", base_url=None), rig.provider(sim, "b")],
+        policy=PreferencePolicy(),
+    )
+    monkeypatch.setenv(variable, value)
+
+    future = router.submit(rig.chat())
+    assert who(future.result(30)) == "b"
+
+    first = future.report().attempts[0]
+    assert (first.provider_id, first.fault) == ("a", Fault.TERMINAL)
+    assert router.health_report()["a"].consecutive_failures == 0
+    with pytest.raises(RouterExhaustedError, match=r"could not be built: .*; check its base_url") as caught:
+        rig.router(router.providers[:1]).invoke(rig.chat())
+    assert caught.value.attempts[0].error.__cause__ is not None
+
+
 @pytest.mark.parametrize("status", [400, 422])
 def test_a_bad_request_stops_at_once_and_benches_nobody(rig: Any, status: int) -> None:
     sim = rig.simulate(a=Status(status), b=Answer())
