@@ -158,12 +158,20 @@ class Seam:
             self._word(field(body, "type")),
             message_of(body),
         )
-        fault = fault_of_code(code, error_type)
-        known: dict[str, Any] = {"error_code": code or error_type}
+        known: dict[str, Any] = {}
         if self.declared_as is ProviderResponsesError:
-            known.update(message=self.config.without_key(message), param=text_of(field(body, "param")))
-        text = f"declared an error ({code or error_type or 'no code'}){self._said(message)}"
-        return self._error(self.declared_as, text, error, fault=fault, **known)
+            known["param"] = self._word(field(body, "param"))
+        return self._error(
+            self.declared_as,
+            f"declared an error ({code or error_type or 'no code'}){self._said(message)}",
+            error,
+            fault=fault_of_code(code, error_type),
+            message=self.config.without_key(message),
+            error_type=error_type,
+            error_code=code or error_type,
+            body=self._without_key(body),
+            **known,
+        )
 
     def failed(self, event: Any, response: Any) -> ProviderError:
         """The error for a Responses call that ended as failed: a typed event, or a whole response (``event`` None)."""
@@ -177,7 +185,7 @@ class Seam:
             fault=fault_of_code(code),
             error_code=code,
             message=self.config.without_key(message),
-            param=text_of(field(source, "param")),
+            param=self._word(field(source, "param")),
             event=event,
             response=response,
         )
@@ -186,6 +194,16 @@ class Seam:
         """A code or type as text. Some servers echo the key even there, and codes go to the ledger."""
         word = text_of(value)
         return None if word is None else self.config.without_key(word)
+
+    def _without_key(self, body: Any) -> Any:
+        """A parsed error object with the key taken out of its texts. One that the SDK typed becomes plain again."""
+        if isinstance(body, str):
+            return self.config.without_key(body)
+        if isinstance(body, dict):
+            return {self._without_key(name): self._without_key(value) for name, value in body.items()}
+        if isinstance(body, list):
+            return [self._without_key(value) for value in body]
+        return self._without_key(body.to_dict(warnings=False)) if hasattr(body, "to_dict") else body
 
     def _status(self, error: Any) -> ProviderError:
         body, status = error.body, int(error.status_code)
@@ -205,7 +223,7 @@ class Seam:
             error_type=error_type,
             error_code=code,
             message=self.config.without_key(message),
-            body=body,
+            body=self._without_key(body),
             response=error.response,
             retry_after_seconds=wait,
         )

@@ -223,14 +223,16 @@ class ProviderError(TurnoutError):
     """One provider's failure, in that provider's own words.
 
     ``fault`` says which kind it is, ``original`` is the SDK's exception (also ``__cause__``), and
-    ``retry_after_seconds`` is how long the provider asked to be left alone, if it said so.
+    ``retry_after_seconds`` is how long the provider asked to be left alone, if it said so. Where the provider itself
+    declared an error, ``message``, ``error_type``, ``error_code`` and ``body`` (its error object, parsed) are as it
+    sent them, but for the key.
     """
 
     fault: Fault = Fault.UNKNOWN
 
     def __init__(
         self,
-        message: str,
+        text: str,
         *,
         provider_id: str = "",
         provider_name: str = "",
@@ -239,9 +241,12 @@ class ProviderError(TurnoutError):
         original: BaseException | None = None,
         retry_after_seconds: float | None = None,
         status_code: int | None = None,
+        message: str = "",
+        error_type: str | None = None,
         error_code: str | None = None,
+        body: object = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(text)
         self.provider_id = provider_id
         self.provider_name = provider_name
         self.model = model
@@ -250,7 +255,10 @@ class ProviderError(TurnoutError):
         self.original = original
         self.retry_after_seconds = retry_after_seconds
         self.status_code = status_code
+        self.message = message
+        self.error_type = error_type
         self.error_code = error_code
+        self.body = body
 
 
 class ProviderTimeoutError(ProviderError):
@@ -266,26 +274,10 @@ class ProviderConnectionError(ProviderError):
 
 
 class ProviderHTTPError(ProviderError):
-    """The provider answered with a status other than 2xx.
+    """The provider answered with a status other than 2xx: ``status_code``, and ``response``, the SDK's raw response."""
 
-    ``status_code``, ``error_type``, ``error_code``, ``message`` (verbatim), ``body`` (the parsed payload) and
-    ``response`` (the SDK's raw response) are as the provider sent them.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        *,
-        message: str = "",
-        error_type: str | None = None,
-        body: object = None,
-        response: Any = None,
-        **known: Any,
-    ) -> None:
+    def __init__(self, text: str, *, response: Any = None, **known: Any) -> None:
         super().__init__(text, **known)
-        self.message = message
-        self.error_type = error_type
-        self.body = body
         self.response = response
 
 
@@ -293,21 +285,13 @@ class ProviderResponsesError(ProviderError):
     """A Responses call that the provider itself declared failed.
 
     ``event`` is the typed ``response.failed`` or ``error`` event (None for a regular call), ``response`` the typed
-    response inside it, ``error_code``, ``message`` and ``param`` the provider's own fields.
+    response inside it, ``param`` what the provider says was wrong.
     """
 
     def __init__(
-        self,
-        text: str,
-        *,
-        message: str = "",
-        param: str | None = None,
-        event: Any = None,
-        response: Any = None,
-        **known: Any,
+        self, text: str, *, param: str | None = None, event: Any = None, response: Any = None, **known: Any
     ) -> None:
         super().__init__(text, **known)
-        self.message = message
         self.param = param
         self.event = event
         self.response = response

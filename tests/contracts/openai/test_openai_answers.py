@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import openai
 import pytest
 
 from turnout.adapters.openai_usage import usage_of
@@ -118,6 +119,25 @@ def test_an_error_object_under_status_200_is_the_error_it_says(
     assert failure.error_code == (code or error_type)
     assert "slow down" in str(failure)
     assert isinstance(failure, ProviderResponsesError) is not bench.chat
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_error_object_under_status_200_is_kept_but_for_the_key(
+    bench: Any, streamed: bool, failure_of: FailureOf
+) -> None:
+    bench.play(InStreamError("no sk-very-secret-key here", "server_error", "sk-very-secret-key", 1))
+    failure = failure_of(lambda: list(bench.stream()) if streamed else bench.call())
+    assert (failure.message, failure.error_type, failure.error_code) == (
+        "no [key] here",
+        "server_error",
+        "[key]",
+    )
+    assert failure.body == {
+        "message": "no [key] here", "type": "server_error", "param": None, "code": "[key]",
+    }  # fmt: skip
+    # A whole answer comes without an exception.
+    assert failure.original is failure.__cause__
+    assert isinstance(failure.original, openai.APIError) is streamed
 
 
 def test_closing_a_stream_gives_its_connection_back_and_is_final(bench: Any) -> None:

@@ -85,6 +85,8 @@ def test_no_error_text_holds_the_key(bench: Any, failure_of: FailureOf) -> None:
     assert isinstance(failure, ProviderHTTPError)
     assert KEY not in str(failure)
     assert failure.message == "The key [key] is wrong."
+    assert isinstance(failure.body, dict)
+    assert failure.body["message"] == failure.message
 
 
 @pytest.mark.parametrize(
