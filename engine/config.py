@@ -1,5 +1,6 @@
 """Validated settings. A plain dict does wherever one of these does; a typo raises at construction."""
 
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     field_validator,
@@ -67,6 +69,36 @@ LONGEST_SECONDS: Final = 31_536_000.0
 MOST_WORKERS: Final = 10_000
 #: A shorter key is a placeholder, and its letters stand in any text.
 _SECRET_LENGTH: Final = 8
+#: How many keys a provider's error may still hold: a call in flight keeps the one that it began with.
+_KEYS_KNOWN: Final = 8
+
+
+class _Keys:
+    """The keys that were read of late. Nothing of them is compared, shown or pickled.
+
+    Any thread may remember one: each step is one operation on a dict, and no caller waits for another.
+    """
+
+    def __init__(self) -> None:
+        self._ticket = itertools.count()
+        self._read: dict[str, int] = {}
+
+    def remember(self, key: str) -> None:
+        self._read[key] = next(self._ticket)
+        if len(self._read) > _KEYS_KNOWN:
+            oldest, _ = min(list(self._read.items()), key=lambda read: read[1])
+            self._read.pop(oldest, None)
+
+    def known(self) -> list[str]:
+        return list(self._read)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keys)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type["_Keys"], tuple[()]]:
+        return _Keys, ()
 
 
 class HealthConfig(Settings):
@@ -116,6 +148,8 @@ class ProviderConfig(Settings):
     timeout_seconds: float = Field(default=120.0, gt=0, le=LONGEST_SECONDS)
     max_concurrency: int | None = Field(default=None, ge=1, le=MOST_WORKERS)
     extra_body: Mapping[str, Any] = Field(default_factory=dict)
+    _keys: _Keys = PrivateAttr(default_factory=_Keys)
+
     health: HealthConfig | None = None
 
     @field_validator("health")
@@ -155,13 +189,21 @@ class ProviderConfig(Settings):
         if self.api_key is not None:
             return self.api_key if self.api_key.get_secret_value() else None
         value = os.environ.get(self.api_key_env) if self.api_key_env else None
-        return SecretStr(value) if value else None
+        if not value:
+            return None
+        self._keys.remember(value)
+        return SecretStr(value)
 
     def without_key(self, text: str) -> str:
-        """``text`` with the key, as it stands now, taken out; keys too short to be secrets are left."""
+        """``text`` with the key taken out, as it stands now and as calls in flight may have read it; keys too short
+        to be secrets are left."""
         key = self.resolved_key()
-        secret = "" if key is None else key.get_secret_value().strip()
-        return text.replace(secret, "[key]") if len(secret) >= _SECRET_LENGTH else text
+        keys = [*self._keys.known(), "" if key is None else key.get_secret_value()]
+        # The longest first: one key may be the beginning of another.
+        for secret in sorted({key.strip() for key in keys}, key=len, reverse=True):
+            if len(secret) >= _SECRET_LENGTH:
+                text = text.replace(secret, "[key]")
+        return text
 
     def has_key(self) -> bool:
         """Whether a key can be had now."""

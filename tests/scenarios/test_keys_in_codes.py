@@ -1,12 +1,14 @@
-"""A provider that sends the key back as its error's code or type: it is kept nowhere."""
+"""A provider that sends the key back, as its error's code or type or after it was rotated: it is kept nowhere."""
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
-from turnout import Fault, ProviderError, SQLiteMetricsStore, TurnoutError
+from turnout import ApiProtocol, Fault, ProviderConfig, ProviderError, SQLiteMetricsStore, TurnoutError
 from turnout.testing import ScriptedAdapters
 from turnout.testing.simulator import Failed, InStreamError, Status, StatusOkError
 
@@ -27,6 +29,12 @@ def told(error: BaseException) -> str:
     for attempt in getattr(error, "attempts", ()):
         words += [repr(attempt), str(attempt.error), repr(getattr(attempt.error, "error_code", None))]
     return "\n".join(words)
+
+
+def keyed() -> ProviderConfig:
+    return ProviderConfig(
+        provider_id="a", name="a", protocol=ApiProtocol.OPENAI_CHAT, model="m", api_key_env="ROTATED"
+    )
 
 
 def bytes_under(folder: Path) -> bytes:
@@ -80,3 +88,46 @@ def test_a_key_that_a_custom_adapter_puts_into_its_code_never_reaches_the_ledger
 
     assert KEY not in repr(future.report())
     assert KEY.encode() not in bytes_under(tmp_path)
+
+
+def test_a_key_that_was_rotated_while_its_call_was_in_flight_is_told_nowhere(
+    rig: Any, logged: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(number: int) -> Status:
+        # The request is here, and its key is an old one by now.
+        monkeypatch.setenv("ROTATED", f"{KEY}-next")
+        return Status(401, message=f"{KEY} is wrong, {KEY}-next would do", error_code=KEY)
+
+    monkeypatch.setenv("ROTATED", KEY)
+    sim = rig.simulate(a=refused)
+    router = rig.router([rig.provider(sim, "a", api_key_env="ROTATED")])
+
+    future = router.submit(rig.chat())
+    with pytest.raises(TurnoutError) as caught:
+        future.result(30)
+
+    assert "[key] is wrong, [key] would do" in str(caught.value)
+    texts = [told(caught.value), repr(future.report()), repr(router.health_report()), repr(router.providers)]
+    assert not [text for text in [*texts, *(text for _, text in logged.records)] if KEY in text]
+
+
+def test_the_last_eight_keys_are_taken_out_of_what_providers_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = keyed()
+    keys = [f"sk-number-{number:04}" for number in range(10)]
+    for key in [*keys, keys[0]]:
+        monkeypatch.setenv("ROTATED", key)
+        config.resolved_key()
+
+    kept = config.without_key(" ".join(keys)).split()
+    assert kept == ["[key]", keys[1], keys[2], *["[key]"] * 7]
+
+
+def test_keys_that_were_read_are_no_part_of_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTATED", KEY)
+    config, other = keyed(), keyed()
+    assert config.resolved_key() is not None
+
+    assert config == other
+    assert KEY not in repr(config) + repr(config.model_dump()) + config.model_dump_json()
+    assert KEY.encode() not in pickle.dumps(config)
+    assert KEY not in repr(vars(copy.deepcopy(config)._keys))
