@@ -18,8 +18,7 @@ SUPPORTED_PROTOCOLS: Final = frozenset({ApiProtocol.OPENAI_CHAT, ApiProtocol.OPE
 class BuiltInAdapters:
     """An adapter factory: one adapter for each provider, made at its first call and used by all threads."""
 
-    def __init__(self, connections: int, clock: Clock) -> None:
-        self._connections = connections
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._adapters: dict[str, ClosableAdapter] = {}
 
@@ -40,10 +39,10 @@ class BuiltInAdapters:
             case ApiProtocol.OPENAI_CHAT:
                 from turnout.adapters.openai_chat import OpenAIChatAdapter
 
-                return OpenAIChatAdapter(config, connections=self._connections, clock=self._clock)
+                return OpenAIChatAdapter(config, clock=self._clock)
             case ApiProtocol.OPENAI_RESPONSES:
                 from turnout.adapters.openai_responses import OpenAIResponsesAdapter
 
-                return OpenAIResponsesAdapter(config, connections=self._connections, clock=self._clock)
+                return OpenAIResponsesAdapter(config, clock=self._clock)
             case _:
                 assert_never(config.protocol)

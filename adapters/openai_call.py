@@ -20,8 +20,7 @@ from turnout.errors import ProviderError, TurnoutError, named
 class OpenAIAdapter(ABC):
     """Makes native calls through the openai SDK for one provider, from any number of threads.
 
-    ``connections`` is how many idle connections are kept, as many as there are workers. The SDK is imported, and its
-    client built, at the first call.
+    The SDK is imported, and its client built, at the first call.
     """
 
     #: The class of stream that a streaming answer becomes.
@@ -29,11 +28,11 @@ class OpenAIAdapter(ABC):
     #: The class of an error that the provider declares under HTTP 200.
     declared_as: type[ProviderError] = ProviderError
 
-    def __init__(self, config: ProviderConfig, *, connections: int = 32, clock: Clock | None = None) -> None:
+    def __init__(self, config: ProviderConfig, *, clock: Clock | None = None) -> None:
         self._config = config
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._seam = Seam(config, self._clock, self.declared_as)
-        self._clients = ClientSource(config, connections)
+        self._clients = ClientSource(config)
         self._told: dict[str, bool] = {}
 
     def invoke(

@@ -98,11 +98,10 @@ def _resolved(sdk: Any, path: str) -> Any:
 
 
 class ClientSource:
-    """Hands out a provider's SDK client; ``connections`` idle connections are kept in it."""
+    """Hands out a provider's SDK client."""
 
-    def __init__(self, config: ProviderConfig, connections: int) -> None:
+    def __init__(self, config: ProviderConfig) -> None:
         self._config = config
-        self._connections = connections
         self._current: SdkClient | None = None
         self._published: dict[tuple[int, str], SdkClient] = {}
 
@@ -125,7 +124,7 @@ class ClientSource:
         identity = (os.getpid(), key)
         client = self._published.get(identity)
         if client is None:
-            built = build_client(self._config, key, self._connections)
+            built = build_client(self._config, key)
             # Of two builders that raced, the first to publish wins; the other's client was never used.
             client = self._published.setdefault(identity, built)
             if client is not built:
@@ -150,7 +149,7 @@ class ClientSource:
         return key.get_secret_value()
 
 
-def build_client(config: ProviderConfig, key: str, connections: int) -> SdkClient:
+def build_client(config: ProviderConfig, key: str) -> SdkClient:
     """A new SDK client over the limited transport, with the SDK's own retries off."""
     who = f"{named(config.name, config.provider_id)}, model {config.model!r},"
     known: dict[str, Any] = {
@@ -174,7 +173,7 @@ def build_client(config: ProviderConfig, key: str, connections: int) -> SdkClien
     url = config.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     here = Here()
     http, core = http_libraries(openai.DefaultHttpxClient)
-    transport = LimitedTransport(http, core, here, url=url, connections=connections)
+    transport = LimitedTransport(http, core, here, url=url)
     sdk = openai.OpenAI(
         api_key=key,
         base_url=url,

@@ -12,6 +12,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from turnout.adapters.wire import Here, LimitedBackend, Watch
+from turnout.config import MOST_WORKERS
 
 #: How long an idle connection is kept for the next call, as the SDK itself does.
 KEEPALIVE_SECONDS = 5.0
@@ -44,18 +45,18 @@ def http_libraries(client_class: type) -> tuple[ModuleType, ModuleType]:
 
 
 class LimitedTransport:
-    """A transport for one ``url``'s host, with at most ``connections`` idle connections kept.
+    """A transport for one ``url``'s host.
 
     There is no upper bound on connections in use: they are bounded by the callers who wait in them, and a pool that
     makes callers wait for each other would be one more queue, charged to the provider.
     """
 
-    def __init__(self, http: ModuleType, core: ModuleType, here: Here, *, url: str, connections: int) -> None:
+    def __init__(self, http: ModuleType, core: ModuleType, here: Here, *, url: str) -> None:
         self._core = core
         self._here = here
         self._body = _body_class(http)
         self._raised = {getattr(core, name): getattr(http, name) for name in _ERRORS}
-        self._pool = _pool(http, core, here, url, connections)
+        self._pool = _pool(http, core, here, url)
 
     def __enter__(self) -> Self:
         return self
@@ -141,11 +142,12 @@ def _body_class(http: ModuleType) -> Any:
     return LimitedBody
 
 
-def _pool(http: Any, core: Any, here: Here, url: str, connections: int) -> Any:
+def _pool(http: Any, core: Any, here: Here, url: str) -> Any:
     parts = urlsplit(url)
     settings: dict[str, Any] = {
         "max_connections": None,
-        "max_keepalive_connections": connections,
+        # An idle connection is one that was in use: there are never more than calls were in flight a moment ago.
+        "max_keepalive_connections": MOST_WORKERS,
         "keepalive_expiry": KEEPALIVE_SECONDS,
         "http1": True,
         "http2": False,

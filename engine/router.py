@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from turnout.actors.health import ProviderHealthReport
 from turnout.adapters.built_in import SUPPORTED_PROTOCOLS, BuiltInAdapters
@@ -41,9 +41,6 @@ from turnout.invocation import Target
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.runtime.threads import ThreadRuntime
 from turnout.storage.contract import MetricsStore
-
-#: Idle connections kept for each provider, unless the pool is larger; enough for a pool that is resized later.
-_KEPT_CONNECTIONS: Final = 128
 
 Calls = CallVariant | Iterable[CallVariant]
 
@@ -97,7 +94,7 @@ class ProviderRouter:
                 raise ConfigError(f"{name} must be callable, not {type(given).__name__}")
         clock = clock if clock is not None else SystemClock()
         workers = settings_of(PoolConfig, pool)
-        built_in = BuiltInAdapters(max(workers.max_workers, _KEPT_CONNECTIONS), clock)
+        built_in = BuiltInAdapters(clock)
         protocols = SUPPORTED_PROTOCOLS if supported_protocols is None else frozenset(supported_protocols)
         adapter_of = adapter_factory if adapter_factory is not None else built_in
         natives = [NativeProvider(config, adapter_of, protocols, classify) for config in self._configs]

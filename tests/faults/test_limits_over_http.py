@@ -102,7 +102,7 @@ def bounded(simulator: Simulator, protocol: str) -> Iterator[Bounded]:
             provider_id="alpha-1", name="alpha", protocol=api, model="m-1", api_key=SecretStr("sk-secret"),
             base_url=simulator.base_url("alpha"), timeout_seconds=timeout_seconds,
         )  # fmt: skip
-        opened.append(kind(config, connections=4))
+        opened.append(kind(config))
         return opened[-1]
 
     yield build

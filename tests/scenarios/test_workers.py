@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from turnout import ConfigError, DeadlineExceededError, ReentrantCallError, RouterBusyError
+from turnout.adapters import transport
 from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
+from turnout.testing.simulator import Answer, MissingDone
 
 
 class Gate:
@@ -239,3 +241,23 @@ def test_a_worker_outlives_a_callback_that_raises_anything(rig: Any, error: Base
     assert future.result(30) == "answer to first"
     assert router.submit(rig.chat("second")).result(30) == "answer to second"
     assert router.stats().workers == 1
+
+
+def test_as_many_connections_are_kept_as_calls_were_in_flight_whatever_the_pool_began_with(
+    rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a slow machine the first would expire before the last is in use.
+    monkeypatch.setattr(transport, "KEEPALIVE_SECONDS", 300.0)
+    # With [DONE] the SDK reads no further, and closes a connection that it might have kept.
+    sim = rig.simulate(a=MissingDone(Answer(text="hi", chunks=1)))
+    router = rig.router(rig.providers(sim), pool={"max_workers": 1})
+    router.resize(140)
+
+    for _ in range(2):
+        # A stream that is open holds its connection, as any call in flight does.
+        streams = [router.invoke(rig.chat(stream=True)) for _ in range(140)]
+        for stream in streams:
+            list(stream)
+
+    assert sim.total("a") == 280
+    assert len({request.connection for request in sim.requests("a")}) == 140

@@ -36,7 +36,7 @@ class Bench:
         config = ProviderConfig(
             provider_id="alpha-1", name="alpha", protocol=self.protocol, model="m-1", **{**known, **settings}
         )
-        adapter = self.adapter_class(config, connections=4)
+        adapter = self.adapter_class(config)
         self.opened.append(adapter)
         return adapter
 

@@ -63,14 +63,14 @@ def test_of_builders_that_race_one_wins_and_the_others_close(monkeypatch: pytest
     built: list[SdkClient] = []
     together = threading.Barrier(4, timeout=20)
 
-    def build(config: ProviderConfig, key: str, connections: int) -> SdkClient:
+    def build(config: ProviderConfig, key: str) -> SdkClient:
         client = client_of(key)
         built.append(client)
         together.wait()
         return client
 
     monkeypatch.setattr(openai_client, "build_client", build)
-    source = ClientSource(config_of(), 4)
+    source = ClientSource(config_of())
     taken: list[SdkClient] = []
     threads = [threading.Thread(target=lambda: taken.append(source.take())) for _ in range(4)]
     for thread in threads:
@@ -83,8 +83,8 @@ def test_of_builders_that_race_one_wins_and_the_others_close(monkeypatch: pytest
 
 
 def test_a_client_retired_between_the_look_and_the_entry_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_client, "build_client", lambda config, key, connections: client_of(key))
-    source = ClientSource(config_of(), 4)
+    monkeypatch.setattr(openai_client, "build_client", lambda config, key: client_of(key))
+    source = ClientSource(config_of())
     first = source.take()
     first.leave()
     # What another thread does when it has seen another key.
