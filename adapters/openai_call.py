@@ -33,7 +33,7 @@ class OpenAIAdapter(ABC):
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._seam = Seam(config, self._clock, self.declared_as)
         self._clients = ClientSource(config)
-        self._told: dict[str, bool] = {}
+        self._told: dict[str, object] = {}
 
     def invoke(
         self,
@@ -153,9 +153,10 @@ class OpenAIAdapter(ABC):
         )
 
     def _tell_unreadable(self, operation: str) -> None:
-        if self._told.setdefault(operation, False):
+        # Of threads that come at once, one finds the token that is its own.
+        mine = object()
+        if self._told.setdefault(operation, mine) is not mine:
             return
-        self._told[operation] = True
         config = self._config
         logger.warning(
             "{}: the stream of {} has a shape that is not known here, so a cut answer cannot be told from a whole one",

@@ -189,6 +189,38 @@ def test_a_shape_that_nobody_knows_counts_as_complete_and_is_told_of_once(
     assert "chat.completions.create" in warning
 
 
+def test_of_threads_that_find_an_unknown_shape_at_once_one_tells_of_it(told: list[str]) -> None:
+    together = threading.Barrier(4, timeout=20)
+
+    class Together(dict[str, object]):
+        """Lets nobody go on before all have looked."""
+
+        def setdefault(self, *given: Any) -> Any:
+            found = super().setdefault(*given)
+            together.wait()
+            return found
+
+    adapter = OpenAIChatAdapter(
+        ProviderConfig(
+            provider_id="odd-1",
+            name="odd",
+            protocol=ApiProtocol.OPENAI_CHAT,
+            model="m",
+            api_key=SecretStr("k"),
+        )
+    )
+    adapter._told = Together()
+    threads = [
+        threading.Thread(target=adapter._tell_unreadable, args=["embeddings.create"]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    (warning,) = told
+    assert "embeddings.create" in warning
+
+
 def test_a_shape_that_nobody_knows_is_not_complete_when_it_breaks_or_is_left(open_stream: Open) -> None:
     stream = open_stream('{"word": "hi"}', end="cut")
     with pytest.raises(ProviderStreamInterruptedError):
