@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from turnout.calls import ApiProtocol
-from turnout.errors import ConfigError
+from turnout.errors import ConfigError, UnsupportedProtocolError
 
 
 class Settings(BaseModel):
@@ -31,7 +31,13 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(_explained(type(self).__name__, error)) from None
+            raise _kind(error)(_explained(type(self).__name__, error)) from None
+
+
+def _kind(error: ValidationError) -> type[ConfigError]:
+    """The first kind of ConfigError that a field, or settings within these, raised; else ConfigError itself."""
+    causes = (fault.get("ctx", {}).get("error") for fault in error.errors())
+    return next((type(cause) for cause in causes if isinstance(cause, ConfigError)), ConfigError)
 
 
 def _explained(what: str, error: ValidationError) -> str:
@@ -164,6 +170,14 @@ class ProviderConfig(Settings):
     def _not_blank(cls, value: str | None) -> str | None:
         if value is not None and not value.strip():
             raise ValueError("must not be blank")
+        return value
+
+    @field_validator("protocol", mode="before")
+    @classmethod
+    def _is_spoken(cls, value: object) -> object:
+        known = [protocol.value for protocol in ApiProtocol]
+        if isinstance(value, str) and value not in known:
+            raise UnsupportedProtocolError(f"must be one of {', '.join(known)}")
         return value
 
     @field_validator("api_key_env")

@@ -42,7 +42,7 @@ def settings_from_toml(path: Path) -> dict[str, Any]:
     try:
         settings = RouterSettings(**table)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise type(error)(f"{path}: {error}") from None
     return {
         "providers": settings.providers,
         "metrics_scope": settings.metrics_scope,

@@ -1,6 +1,8 @@
 """Errors: one base, the provider's own words, originals within reach, and no secrets."""
 
 import traceback
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -14,6 +16,7 @@ from turnout import (
     MissingApiKeyError,
     NoEligibleProvidersError,
     NoProvidersConfiguredError,
+    ProviderConfig,
     ProviderConnectionError,
     ProviderError,
     ProviderHTTPError,
@@ -250,6 +253,26 @@ def test_a_configuration_that_cannot_work_is_refused_with_the_fields_name(
         ProviderRouter([{**good, **change}], metrics_store=None)
 
     assert SECRET not in str(caught.value)
+
+
+def test_a_protocol_that_nobody_speaks_is_named_as_such_wherever_it_is_configured(
+    rig: Any, tmp_path: Path
+) -> None:
+    words = "protocol: must be one of openai_chat, openai_responses"
+    known = {"provider_id": "a", "name": "a", "model": "m", "protocol": "smoke_signals", "api_key": SECRET}
+    file = tmp_path / "turnout.toml"
+    table = "".join(f'{name} = "{value}"\n' for name, value in known.items())
+    file.write_text(f"[[providers]]\n{table}")
+
+    doors: list[Callable[[], object]] = [
+        lambda: ProviderConfig(**known),  # type: ignore[arg-type]
+        lambda: ProviderRouter([known], metrics_store=None),
+        lambda: ProviderRouter.from_toml(file),
+    ]
+    for door in doors:
+        with pytest.raises(UnsupportedProtocolError, match=words) as caught:
+            door()
+        assert SECRET not in str(caught.value)
 
 
 def test_two_providers_of_one_id_are_refused_and_two_of_one_name_are_told_apart(rig: Any) -> None:
