@@ -107,6 +107,37 @@ def test_a_bad_operation_for_one_protocol_stops_too(rig: Any) -> None:
     assert sim.total("a") == sim.total("b") == 0
 
 
+def test_openai_code_calls_responses_through_the_client_and_gets_the_sdks_own_objects(rig: Any) -> None:
+    sim = rig.simulate(chat=Answer(), a=Status(500), b=Answer(text="b here", chunks=2))
+    over_responses = {"protocol": ApiProtocol.OPENAI_RESPONSES}
+    router = rig.router(
+        [
+            rig.provider(sim, "chat"),
+            rig.provider(sim, "a", **over_responses),
+            rig.provider(sim, "b", **over_responses),
+        ],
+        policy=PreferencePolicy(),
+    )
+    client = router.client()
+
+    answer = client.responses.create(model="gpt-x", input="Hello", store=False)
+    assert type(answer) is Response
+    assert answer.output_text == "b here"
+
+    with client.responses.create(model="gpt-x", input="Hello", stream=True) as stream:
+        events = list(stream)
+    assert events[-1].type == "response.completed"
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == "b here"
+    assert stream.report().answered_by.provider_id == "b"
+
+    asked = [(request.path.rpartition("/v1/")[2], request.body) for request in sim.requests("b")]
+    assert asked == [
+        ("responses", {"model": "model-b", "input": "Hello", "store": False}),
+        ("responses", {"model": "model-b", "input": "Hello", "stream": True}),
+    ]
+    assert (sim.total("chat"), sim.total("a")) == (0, 2)
+
+
 # What is wrong with a call, and the error that says so.
 WRONG: dict[str, tuple[Any, type[CallError]]] = {
     "a protocol twice": ([BOTH[0], BOTH[1], BOTH[0]], DuplicateCallVariantProtocolError),
