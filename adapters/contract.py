@@ -22,7 +22,10 @@ class Provider(Protocol[RequestT, ResultT]):
         """Whether every constraint of the request can be honoured. False is no failure."""
 
     def invoke(self, request: RequestT, deadline: Limit) -> ResultT:
-        """Do the work within ``deadline``, or raise. May return an awaitable, which runs on the router's loop."""
+        """Do the work within ``deadline``, or raise.
+
+        A coroutine, or a future of asyncio, is awaited on the router's loop; any other awaitable is the answer itself.
+        """
 
     def classify(self, error: Exception) -> Failure:
         """Say which fault an exception is. There is no default: a guess is how a misconfiguration loops."""
@@ -38,7 +41,7 @@ class NativeAdapter(Protocol):
         """The SDK's own answer.
 
         One that takes ``timeout=`` as well is given the seconds that the attempt may last; one that takes ``limit=``
-        is given the ``Limit`` itself.
+        is given the ``Limit`` itself. What is awaited is told at ``Provider.invoke``.
         """
 
 

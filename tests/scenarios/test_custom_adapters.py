@@ -1,5 +1,6 @@
 """Adapters of one's own, and the choice to be watched in mid-stream."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -190,6 +191,27 @@ def test_an_adapter_may_take_the_seconds_that_are_left(rig: Any) -> None:
     router.invoke(rig.chat(), timeout=7.0)
 
     assert given == [40.0, 7.0]
+
+
+def test_of_what_an_adapter_returns_coroutines_and_futures_of_asyncio_alone_are_awaited(rig: Any) -> None:
+    class Awaitable:
+        def __await__(self) -> Any:
+            raise AssertionError("this is the answer itself")
+
+    async def answer(call: Any) -> str:
+        return "awaited"
+
+    def done(call: Any) -> Any:
+        loop = asyncio.new_event_loop()
+        future = loop.create_future()
+        future.set_result("awaited too")
+        loop.close()
+        return future
+
+    itself = Awaitable()
+    router = rig.scripted(ScriptedAdapters({"a": [answer, done, itself]}), "a")
+
+    assert [router.invoke(rig.chat()) for _ in range(3)] == ["awaited", "awaited too", itself]
 
 
 def test_an_async_adapter_is_awaited_on_the_routers_own_loop(rig: Any) -> None:
