@@ -40,11 +40,8 @@ def only_attempt(router: Any, calls: Any) -> Any:
 
 
 def test_every_error_that_is_exported_has_the_one_base() -> None:
-    errors = [
-        value
-        for value in vars(turnout).values()
-        if isinstance(value, type) and issubclass(value, BaseException)
-    ]
+    exported = [getattr(turnout, name) for name in turnout.__all__]
+    errors = [each for each in exported if isinstance(each, type) and issubclass(each, BaseException)]
 
     assert len(errors) > 25
     assert [error for error in errors if not issubclass(error, TurnoutError)] == []
