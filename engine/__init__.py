@@ -23,7 +23,14 @@ if TYPE_CHECKING:
         Usage,
     )
     from turnout.checks import UNSET
-    from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, StoreConfig
+    from turnout.config import (
+        BudgetConfig,
+        HealthConfig,
+        LedgerConfig,
+        PoolConfig,
+        ProviderConfig,
+        StoreConfig,
+    )
     from turnout.engine import EngineStats
     from turnout.errors import (
         CallError,
@@ -65,6 +72,12 @@ if TYPE_CHECKING:
     from turnout.future import InvocationFuture
     from turnout.policies.contract import OrderingPolicy, Policy, Ranking, RoutingContext
     from turnout.policies.preference import PreferencePolicy
+    from turnout.policies.retry import (
+        RetryContext,
+        RetryPolicy,
+        RetryProviderScope,
+        SameProviderRetryPolicy,
+    )
     from turnout.policies.round_robin import RoundRobinPolicy
     from turnout.router import ProviderRouter
     from turnout.storage.contract import MetricsStore
@@ -84,7 +97,7 @@ _MODULES = {
         "StreamFailurePolicy StreamRestart Usage"
     ),
     "checks": "UNSET",
-    "config": "HealthConfig LedgerConfig PoolConfig ProviderConfig StoreConfig",
+    "config": "BudgetConfig HealthConfig LedgerConfig PoolConfig ProviderConfig StoreConfig",
     "engine": "EngineStats",
     "errors": (
         "CallError ConfigError DeadlineExceededError DuplicateCallVariantProtocolError Exclusion "
@@ -101,6 +114,7 @@ _MODULES = {
     "future": "InvocationFuture",
     "policies.contract": "OrderingPolicy Policy Ranking RoutingContext",
     "policies.preference": "PreferencePolicy",
+    "policies.retry": "RetryContext RetryPolicy RetryProviderScope SameProviderRetryPolicy",
     "policies.round_robin": "RoundRobinPolicy",
     "router": "ProviderRouter",
     "storage.contract": "MetricsStore",
@@ -148,6 +162,7 @@ __all__ = [
     "UNSET",
     "ApiProtocol",
     "Attempt",
+    "BudgetConfig",
     "CallError",
     "CallType",
     "CallVariant",
@@ -196,6 +211,9 @@ __all__ = [
     "Reason",
     "ReentrantCallError",
     "Report",
+    "RetryContext",
+    "RetryPolicy",
+    "RetryProviderScope",
     "RoundRobinPolicy",
     "RouteError",
     "RouterBusyError",
@@ -205,6 +223,7 @@ __all__ = [
     "RoutingContext",
     "Row",
     "SQLiteMetricsStore",
+    "SameProviderRetryPolicy",
     "SchemaMismatchError",
     "StorageDriverMissingError",
     "StorageError",

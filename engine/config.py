@@ -140,7 +140,8 @@ class ProviderConfig(Settings):
     or, read anew at each call, from the environment variable ``api_key_env``. ``timeout_seconds`` bounds one attempt: a
     whole regular answer, or the wait for each next piece of a stream. ``max_concurrency`` bounds the attempts in
     flight. ``extra_body`` is merged into the call's own ``extra_body`` where the caller gave no such key. What
-    ``health`` says goes before the router's own.
+    ``health`` says goes before the router's own, and so does ``retry``: a RetryPolicy, the fields of
+    ``SameProviderRetryPolicy`` as a dict, or False for none.
     """
 
     provider_id: str = Field(min_length=1)
@@ -157,6 +158,7 @@ class ProviderConfig(Settings):
     _keys: _Keys = PrivateAttr(default_factory=_Keys)
 
     health: HealthConfig | None = None
+    retry: Any = None
 
     @field_validator("health")
     @classmethod
@@ -233,6 +235,18 @@ def _names_a_host(url: str) -> bool:
         return url.isprintable() and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+class BudgetConfig(Settings):
+    """How many attempts may be made beyond the first at each provider, over all calls together: retries, restarts after
+    content, hedges. A bucket of at most ``max_tokens`` gains ``ratio`` for each call and ``per_second``; where it is
+    empty, the walk goes on to the next provider instead. ``max_attempts_per_call`` bounds a single call, whatever it is
+    made of."""
+
+    ratio: float = Field(default=0.2, ge=0, le=1000)
+    per_second: float = Field(default=10.0, ge=0, le=1e6)
+    max_tokens: float = Field(default=100.0, ge=0, le=1e9)
+    max_attempts_per_call: int = Field(default=16, ge=1, le=1000)
 
 
 class PoolConfig(Settings):

@@ -67,6 +67,14 @@ class Eligibility:
             if all(target is not chosen for chosen in planned)
         ]
 
+    @staticmethod
+    def note_used_up(remaining: Sequence[Target], progress: Progress, attempts: int) -> None:
+        """Note who is not tried because the call has had its attempts."""
+        detail = f"the call has had its {attempts} attempts (max_attempts_per_call)"
+        progress.exclusions += [
+            excluded(target, FilterReason.ATTEMPTS_USED_UP, detail) for target in remaining
+        ]
+
     def not_benched(self, able: list[Target], progress: Progress) -> Generator[Step, Any, list[Target]]:
         """Those of ``able`` that may be tried now. Where all are benched it waits, or gives the one whose bench ends
         first, as it was told to."""

@@ -21,6 +21,7 @@ class Broken(NamedTuple):
     by: Identity
     chunks: int
     error: Exception
+    content_given: bool
 
 
 def restart_of(broken: Broken | None, target: Target, progress: Progress) -> StreamRestart | None:

@@ -5,9 +5,9 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from turnout.actors.health import Health, ProviderHealthReport
@@ -15,8 +15,9 @@ from turnout.actors.ledger import Ledger, LedgerStats
 from turnout.actors.ordering import Ordering
 from turnout.calls import CallType, StreamFailurePolicy, StreamRestart
 from turnout.clock import Clock
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig
+from turnout.config import BudgetConfig, HealthConfig, LedgerConfig, PoolConfig
 from turnout.deadline import Deadline
+from turnout.decisions.budget import Refill
 from turnout.decisions.circuit import Thresholds
 from turnout.eligibility import Eligibility
 from turnout.errors import (
@@ -32,6 +33,8 @@ from turnout.ids import TimeOrderedIds
 from turnout.invocation import Invocation, Progress, Target
 from turnout.lifetime import living
 from turnout.policies.contract import OrderingPolicy, Policy
+from turnout.policies.retry import RetryPolicy
+from turnout.retrying import Retries
 from turnout.runtime.contract import Runtime
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import HandOver, Walk
@@ -88,6 +91,9 @@ class Setup:
     rng: random.Random
     close_targets: Callable[[], None]
     runtime: Callable[[], Runtime]
+    #: By provider id.
+    retry_policies: Mapping[str, RetryPolicy] = field(default_factory=dict)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
 
 
 class Engine:
@@ -286,7 +292,9 @@ class Engine:
     def _built_on(self, runtime: Runtime) -> Plant:
         setup = self._setup
         identities = [target.identity for target in setup.targets]
-        health = Health({target.identity: self._thresholds(target) for target in setup.targets}, runtime)
+        refill = Refill(setup.budget.ratio, setup.budget.per_second, setup.budget.max_tokens)
+        thresholds = {target.identity: self._thresholds(target) for target in setup.targets}
+        health = Health(thresholds, refill, runtime)
         ordering = Ordering(setup.policy, identities, runtime)
         ledger = (
             None
@@ -307,7 +315,17 @@ class Engine:
         eligibility = Eligibility(
             targets, health, health.circuits, setup.clock, setup.health.when_all_benched
         )
-        execution = Execution(eligibility, health, health.circuits, ordering, ledger, setup.clock)
+        retries = Retries(setup.retry_policies, health, health.circuits, setup.clock)
+        execution = Execution(
+            eligibility,
+            retries,
+            setup.budget.max_attempts_per_call,
+            health,
+            health.circuits,
+            ordering,
+            ledger,
+            setup.clock,
+        )
         return Plant(
             runtime, health, ordering, ledger, execution, StreamRegistry(f"turnout-{setup.name}-streams")
         )

@@ -32,14 +32,15 @@ from turnout.endings import (
     without_frames,
 )
 from turnout.faults import FAULTS, Effect, Failure, Fault
-from turnout.invocation import OpenedStream, Progress, Try
+from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.policies.contract import RoutingContext
+from turnout.retrying import Retries
 from turnout.runtime.steps import Ask, Await, HandOver, Step
 
 _REGULAR_CONTEXT, _STREAMING_CONTEXT = RoutingContext(CallType.REGULAR), RoutingContext(CallType.STREAMING)
 _AWAITABLE = (CoroutineType, asyncio.Future)
 # Members of an Enum are slow to look up by name in Python 3.11, and these are needed at every call.
-_OK, _STREAMING, _ANSWER = Outcome.OK, CallType.STREAMING, Next.ANSWER
+_OK, _STREAMING, _ANSWER, _PRIMARY = Outcome.OK, CallType.STREAMING, Next.ANSWER, Reason.PRIMARY
 
 
 class Settled(NamedTuple):
@@ -51,6 +52,7 @@ class Settled(NamedTuple):
     news: Failed | Succeeded | Returned | None = None
     broken: Broken | None = None
     answer: Any = None
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Execution:
     """Walks invocations over fixed targets. Holds no state of its own: any number of threads walk at once."""
 
     eligibility: Eligibility
+    retries: Retries
+    attempts_at_most: int
     health: Health
     circuits: Circuits
     ordering: Ordering
@@ -78,7 +82,8 @@ class Execution:
         remaining = list(plan)
         if self.ordering.may_omit:
             self.eligibility.note_omitted(eligible, remaining, progress)
-        reason, broken = Reason.PRIMARY, None
+        broken: Broken | None = None
+        again: Target | None = None
         while True:
             permit = None
             found = self.eligibility.next_target(remaining, progress)
@@ -88,6 +93,7 @@ class Execution:
                 if admitted is None:
                     raise exhausted(progress, self.eligibility.retry_after_seconds())
                 found, permit = admitted
+            reason = _reason(found, again, broken) if progress.attempts else _PRIMARY
             this = Try(found, reason, progress, self.circuits.snapshot.epoch, self.clock, permit)
             settled = yield from self._made(this, broken)
             if settled.news is not None:
@@ -98,7 +104,38 @@ class Execution:
             if settled.next is not Next.FAIL_OVER:
                 raise self._last_word(settled.next, progress)
             broken = settled.broken or broken
-            reason = Reason.FAILOVER if broken is None else Reason.STREAM_RESTART
+            again = yield from self._again(this, settled, remaining, leads=found is plan[0])
+
+    def _again(
+        self, this: Try, settled: Settled, remaining: list[Target], *, leads: bool
+    ) -> Generator[Step, Any, Target | None]:
+        """After a failure that the walk may go on from: the target that is to be tried again next, if it is. Raises
+        where the call has had all the attempts that it may have."""
+        progress = this.progress
+        if len(progress.attempts) >= self.attempts_at_most:
+            self.eligibility.note_used_up(remaining, progress, self.attempts_at_most)
+            raise exhausted(progress, self.eligibility.retry_after_seconds())
+        if (
+            settled.broken is not None
+            and settled.broken.content_given
+            and not (yield from self.retries.token(this))
+        ):
+            # A restart asks somebody to throw away what was paid for: in a storm of them, the error is better.
+            raise self._last_word(Next.RAISE, progress)
+        if not self.retries.policies or settled.failure is None:
+            return None
+        again = yield from self.retries.again(
+            this,
+            settled.failure,
+            progress.failed[-1].error,
+            leads=leads,
+            stream_opened=settled.broken is not None,
+        )
+        self.eligibility.refuse_to_go_on(progress, waiting_for=f"a retry at {this.target.identity.described}")
+        if not again:
+            return None
+        remaining.insert(0, this.target)
+        return this.target
 
     def _made(self, this: Try, broken: Broken | None) -> Generator[Step, Any, Settled]:
         """Make one attempt, up to the end of the stream that it opens, and judge it."""
@@ -189,9 +226,10 @@ class Execution:
         news: Failed | Returned | None = _returned(this)
         if tells:
             news = Failed(target.provider_id, this.epoch, failure, this.permit)
-        broken = None if end is None else Broken(target.identity, end.chunks, error)
+        broken = None if end is None else Broken(target.identity, end.chunks, error, end.content_given)
         seen = None if end is None else so_far(progress, end)
-        return Settled(after_attempt(outcome, failure.fault, seen), attempt, news, broken)
+        follows = after_attempt(outcome, failure.fault, seen)
+        return Settled(follows, attempt, news, broken, None, failure)
 
     def _last_word(self, follows: Next, progress: Progress) -> BaseException:
         """What the caller is told where the walk ends without an answer."""
@@ -225,6 +263,13 @@ class Execution:
         if self.ordering.learns:
             self.ordering.observe(attempt)
         return attempt
+
+
+def _reason(target: Target, again: Target | None, broken: Broken | None) -> Reason:
+    """Why another attempt is made after one that failed."""
+    if target is again:
+        return Reason.RETRY
+    return Reason.FAILOVER if broken is None else Reason.STREAM_RESTART
 
 
 def _returned(this: Try) -> Returned | None:

@@ -85,6 +85,7 @@ class Failure:
 
     ``message`` is the provider's own words, with no key, header or request body in it. ``retry_after_seconds`` is how
     long the provider asked to be left alone, if it did. ``http_status`` and ``error_code`` go to the ledger.
+    ``should_retry`` is what it asked for itself, if it did (``x-should-retry``).
     """
 
     fault: Fault
@@ -92,6 +93,7 @@ class Failure:
     retry_after_seconds: float | None = None
     http_status: int | None = None
     error_code: str | None = None
+    should_retry: bool | None = None
 
     def __str__(self) -> str:
         return f"{self.fault}: {self.message}" if self.message else self.fault.value

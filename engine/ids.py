@@ -12,6 +12,7 @@ _MILLISECONDS: Final = (1 << 48) - 1
 _PART_BITS: Final = 16
 #: Where counting starts is chance below this many bits, of the 46 there are: no process lives to see it overflow.
 _START_BITS: Final = 45
+_NUMBERS: Final = (1 << _START_BITS + 1) - 1
 
 
 class TimeOrderedIds:
@@ -33,6 +34,11 @@ class TimeOrderedIds:
         """A new identity, as the integer behind its UUID: text is made only where somebody reads it."""
         milliseconds = int(self._wall() * 1000.0) & _MILLISECONDS
         return milliseconds << 80 | self._chance | self._next() << _PART_BITS
+
+
+def number_of(identity: int) -> int:
+    """The number of an invocation among those of one maker, counting up; where the count began is chance."""
+    return identity >> _PART_BITS & _NUMBERS
 
 
 def id_text(identity: int) -> str:

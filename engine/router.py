@@ -21,12 +21,14 @@ from turnout.checks import (
     checked_timeout,
     checked_wait,
     policy_of,
+    retries_of,
     store_of,
 )
 from turnout.client import RoutedClient
 from turnout.clock import Clock, SystemClock
 from turnout.config import (
     MOST_WORKERS,
+    BudgetConfig,
     HealthConfig,
     LedgerConfig,
     PoolConfig,
@@ -39,6 +41,7 @@ from turnout.errors import ConfigError
 from turnout.future import InvocationFuture
 from turnout.invocation import Target
 from turnout.policies.contract import OrderingPolicy, Policy
+from turnout.policies.retry import RetryPolicy
 from turnout.runtime.threads import ThreadRuntime
 from turnout.storage.contract import MetricsStore
 
@@ -49,7 +52,8 @@ class ProviderRouter:
     """Routes native calls over interchangeable providers, and records every attempt.
 
     ``providers`` are tried in the order that ``policy`` gives (round robin by default); one that fails is followed by
-    the next. ``health``, ``pool`` and ``ledger`` take their settings or a plain dict. ``metrics_store`` is by default
+    the next. ``retry_policy`` may try the same one again first (never by default), within ``budget``. ``health``,
+    ``pool``, ``budget`` and ``ledger`` take their settings or a plain dict. ``metrics_store`` is by default
     DuckDB at ``~/.turnout/metrics.duckdb``; a ``StoreConfig`` names another place, None keeps nothing, and a store of
     your own is yours to close.
     ``adapter_factory(config)`` is called for each attempt and may serve the protocols in ``supported_protocols``.
@@ -65,10 +69,12 @@ class ProviderRouter:
         metrics_scope: str = "default",
         *,
         policy: Policy | OrderingPolicy | str | None = None,
+        retry_policy: RetryPolicy | Mapping[str, Any] | None = None,
         health: HealthConfig | Mapping[str, Any] | None = None,
         pool: PoolConfig | Mapping[str, Any] | None = None,
         metrics_store: MetricsStore | StoreConfig | Mapping[str, Any] | Unset | None = UNSET,
         ledger: LedgerConfig | Mapping[str, Any] | None = None,
+        budget: BudgetConfig | Mapping[str, Any] | None = None,
         stream_failure_policy: StreamFailurePolicy | str = StreamFailurePolicy.RESTART,
         on_restart: OnRestart | None = None,
         classify: Classifier | None = None,
@@ -113,6 +119,8 @@ class ProviderRouter:
                 clock=clock,
                 rng=rng if rng is not None else random.Random(),
                 close_targets=built_in.close,
+                retry_policies=retries_of(self._configs, retry_policy),
+                budget=settings_of(BudgetConfig, budget),
                 runtime=lambda: ThreadRuntime(metrics_scope, clock=clock, **workers.model_dump()),
             )
         )

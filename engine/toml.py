@@ -7,7 +7,15 @@ from typing import Any, Literal
 from pydantic import Field
 
 from turnout.calls import StreamFailurePolicy
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig, ProviderConfig, Settings, StoreConfig
+from turnout.config import (
+    BudgetConfig,
+    HealthConfig,
+    LedgerConfig,
+    PoolConfig,
+    ProviderConfig,
+    Settings,
+    StoreConfig,
+)
 from turnout.errors import ConfigError
 
 
@@ -20,6 +28,8 @@ class RouterSettings(Settings):
     stream_failure_policy: StreamFailurePolicy = StreamFailurePolicy.RESTART
     providers: tuple[ProviderConfig, ...] = Field(min_length=1)
     health: HealthConfig = Field(default_factory=HealthConfig)
+    retry: dict[str, Any] | None = None
+    budget: BudgetConfig = Field(default_factory=BudgetConfig)
     pool: PoolConfig = Field(default_factory=PoolConfig)
     ledger: LedgerConfig = Field(default_factory=LedgerConfig)
     metrics_store: StoreConfig = Field(default_factory=StoreConfig)
@@ -50,6 +60,8 @@ def settings_from_toml(path: Path) -> dict[str, Any]:
         "default_timeout_seconds": settings.default_timeout_seconds,
         "stream_failure_policy": settings.stream_failure_policy,
         "health": settings.health,
+        "retry_policy": settings.retry,
+        "budget": settings.budget,
         "pool": settings.pool,
         "ledger": settings.ledger,
         "metrics_store": settings.metrics_store,

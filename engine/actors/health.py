@@ -9,6 +9,7 @@ from loguru import logger
 
 from turnout.calls import Identity
 from turnout.clock import Clock
+from turnout.decisions.budget import Bucket, Refill, full, taken
 from turnout.decisions.circuit import (
     CLEAN,
     Admission,
@@ -75,6 +76,14 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
+class AskToken:
+    """May one attempt more be made than the first at each provider? Asked by the invocation of this ``number``; those
+    between fill the budget. Replied: whether there was a token."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """Treat these providers as new."""
 
@@ -113,9 +122,11 @@ class ProviderHealthReport:
 class Circuits(Rests):
     """The state and its rules; used by its actor alone, but for ``snapshot`` and ``admission``, for anyone."""
 
-    def __init__(self, thresholds: Mapping[str, Thresholds], clock: Clock) -> None:
+    def __init__(self, thresholds: Mapping[str, Thresholds], refill: Refill, clock: Clock) -> None:
         """``thresholds`` of each provider, by its id."""
         self._thresholds = thresholds
+        self._refill = refill
+        self._bucket: Bucket | None = None
         self._clock = clock
         self.snapshot = HealthSnapshot(0, dict.fromkeys(thresholds, CLEAN), True)
 
@@ -124,11 +135,17 @@ class Circuits(Rests):
         circuit = self.snapshot.circuits[provider_id]
         return circuit.admission(now, self._thresholds[provider_id].half_open_probes)
 
-    def receive(self, message: Failed | Succeeded | AskPermit | Returned | Reset) -> Change | bool | None:
+    def receive(
+        self, message: Failed | Succeeded | AskPermit | Returned | AskToken | Reset
+    ) -> Change | bool | None:
         now, epoch = self._clock.monotonic(), self.snapshot.epoch + 1
         if isinstance(message, Reset):
             self._publish(dict.fromkeys(message.provider_ids, Circuit(since=epoch)))
             return None
+        if isinstance(message, AskToken):
+            bucket = self._bucket or full(self._refill, now, message.number)
+            self._bucket, given = taken(bucket, self._refill, now, message.number)
+            return given
         before, rules = self.snapshot.circuits[message.provider_id], self._thresholds[message.provider_id]
         match message:
             case AskPermit(provider_id, number, for_seconds, ahead_of_time):
@@ -158,13 +175,13 @@ class Circuits(Rests):
 class Health:
     """What others hold of it: the published snapshot, and the address for what changes it."""
 
-    def __init__(self, providers: Mapping[Identity, Thresholds], runtime: Runtime) -> None:
+    def __init__(self, providers: Mapping[Identity, Thresholds], refill: Refill, runtime: Runtime) -> None:
         self._providers = {provider.provider_id: provider for provider in providers}
         self._clock = runtime.clock
         #: The number of a permit to be asked for: who asks knows it, so that one whose reply was lost comes back too.
         self.permit_number = count(1).__next__
         rules = {provider.provider_id: thresholds for provider, thresholds in providers.items()}
-        self.circuits = Circuits(rules, runtime.clock)
+        self.circuits = Circuits(rules, refill, runtime.clock)
         # Outlives its thread: after close(), reports and resets still answer and late streams still report.
         self.actor: ActorRef = runtime.actor("health", self.circuits, outlives=True)
 

@@ -30,17 +30,11 @@ VECTORS: dict[str, Any] = json.loads(Path(__file__).with_name("native_routing_sc
 SCENARIOS: dict[str, Any] = VECTORS["scenarios"]
 
 STICKY_TAIL = "needs StickyRoutingPolicy: a fixed head and a rotating tail"
-RETRY = "needs the same-provider retry policy"
 
 #: What is not replayed yet, and what it waits for.
 LATER = frozenset(
     {
         ("11_sticky_fallback_rr", STICKY_TAIL),
-        ("20_retry_first", RETRY),
-        ("21_retry_health_stops_cycle", RETRY),
-        ("22_retry_first_only", RETRY),
-        ("23_retry_all", RETRY),
-        ("24_retry_not_for_unknown_or_429", RETRY),
     }
 )
 #: Parts of the file beside its scenarios, and what they wait for.
@@ -70,7 +64,7 @@ def test_every_scenario_is_replayed_or_named_with_what_it_waits_for() -> None:
 
 def _waits(scenario: dict[str, Any]) -> bool:
     """Whether a scenario asks for something that is not built."""
-    return "retry" in scenario or not _is_configured_order(scenario)
+    return not _is_configured_order(scenario)
 
 
 def _is_configured_order(scenario: dict[str, Any]) -> bool:
@@ -99,6 +93,7 @@ class Replay:
             policy=PreferencePolicy() if scenario.get("sticky") else RoundRobinPolicy(),
             # Cooldowns do not grow there.
             health={"cooldown_multiplier": 1.0, **scenario.get("health", {})},
+            retry_policy=scenario.get("retry"),
             metrics_store=None,
             adapter_factory=self._adapters,
             on_restart=self._restarted,
