@@ -18,7 +18,7 @@ from turnout.adapters.openai_words import (
 from turnout.adapters.wire import Watch
 from turnout.clock import Clock
 from turnout.config import ProviderConfig
-from turnout.deadline import Limit
+from turnout.deadline import DEADLINE, Limit
 from turnout.errors import (
     InvalidOperationArgumentsError,
     ProviderConnectionError,
@@ -104,7 +104,7 @@ class Seam:
             raise self.late(0.0)
 
     def cut(self, reason: str, error: BaseException | None = None) -> ProviderError:
-        fault = Fault.DEADLINE if reason == "deadline" else Fault.CANCELLED
+        fault = Fault.DEADLINE if reason == DEADLINE else Fault.CANCELLED
         return self._error(ProviderError, f"was cut off: {reason}", error, fault=fault)
 
     def late(self, seconds: float, error: BaseException | None = None) -> ProviderError:

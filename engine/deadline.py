@@ -8,6 +8,8 @@ from turnout.clock import Clock
 
 #: The longest time handed to a socket: an infinite one makes ``settimeout`` overflow.
 FOREVER_SECONDS = 86_400.0
+#: The reason of a cut because the whole invocation's time is over.
+DEADLINE = "deadline"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from typing import Any, Final, Literal, NamedTuple
 from turnout.actors.health import AskPermit, Circuits, Health, Returned, exclusion_detail
 from turnout.calls import FilterReason
 from turnout.clock import Clock
-from turnout.deadline import Limit
+from turnout.deadline import DEADLINE, Limit
 from turnout.decisions.circuit import Admission, State
-from turnout.endings import excluded, exhausted, last_error
-from turnout.errors import DeadlineExceededError
+from turnout.endings import excluded, exhausted, overdue
 from turnout.invocation import Progress, Target
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Ask, Sleep, Step, TakeLane
@@ -151,13 +150,10 @@ class Eligibility:
 
     def refuse_to_go_on(self, progress: Progress, waiting_for: str = "") -> None:
         """Raise where the invocation was cut, or its time is over."""
-        if progress.cut_reason is not None:
+        if progress.cut_reason is not None and progress.cut_reason != DEADLINE:
             raise CancelledError
-        deadline = progress.invocation.deadline
-        if deadline.expired():
-            raise DeadlineExceededError(
-                deadline.timeout_seconds, progress.failed, progress.exclusions, waiting_for
-            ) from last_error(progress)
+        if progress.invocation.deadline.expired():
+            raise overdue(progress, self.clock.monotonic(), waiting_for)
 
     def _admission(self, target: Target) -> Admission:
         return self.circuits.admission(target.provider_id, self.clock.monotonic())

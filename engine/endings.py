@@ -1,10 +1,11 @@
 """What a walk says when an attempt, a stream, or the walk itself has ended."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from turnout.calls import FilterReason, Identity, StreamRestart
 from turnout.decisions.walk import StreamEnd, StreamSoFar
 from turnout.errors import (
+    DeadlineExceededError,
     Exclusion,
     FailedAttempt,
     NoEligibleProvidersError,
@@ -13,6 +14,9 @@ from turnout.errors import (
 )
 from turnout.faults import Failure
 from turnout.invocation import Progress, Target
+
+#: Less time than this is not told of.
+_WORTH_TELLING_SECONDS: Final = 0.005
 
 
 class Broken(NamedTuple):
@@ -94,6 +98,27 @@ def without_frames(error: BaseException) -> None:
 def last_error(progress: Progress) -> BaseException | None:
     """The newest failure, as the cause of what is raised."""
     return progress.failed[-1].error if progress.failed else None
+
+
+def overdue(
+    progress: Progress, now: float, waiting_for: str = "", *, begun: bool = True
+) -> DeadlineExceededError:
+    """The error of an invocation whose time is over: who was tried, and where the time went."""
+    invocation = progress.invocation
+    if not begun:
+        progress.queue_seconds, waiting_for = now - invocation.asked_at, "a worker"
+    spent = [("in the queue", progress.queue_seconds)]
+    spent += [(f"at {attempt.provider}", attempt.elapsed_seconds) for attempt in progress.attempts]
+    spent.append(("waiting", now - invocation.asked_at - sum(seconds for _, seconds in spent)))
+    error = DeadlineExceededError(
+        invocation.deadline.timeout_seconds,
+        tuple(progress.failed),
+        tuple(progress.exclusions),
+        waiting_for,
+        tuple((where, seconds) for where, seconds in spent if seconds >= _WORTH_TELLING_SECONDS),
+    )
+    error.__cause__ = last_error(progress)
+    return error
 
 
 def exhausted(progress: Progress, retry_after_seconds: float | None) -> Exception:

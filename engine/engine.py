@@ -32,6 +32,7 @@ from turnout.future import InvocationFuture
 from turnout.ids import TimeOrderedIds
 from turnout.invocation import Invocation, Progress, Target
 from turnout.lifetime import living
+from turnout.overdue import Overdue
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.policies.retry import RetryPolicy
 from turnout.retrying import Retries
@@ -43,6 +44,8 @@ from turnout.streaming import Reading, RouterStream, StreamRegistry
 
 #: How long close() gives threads once the calls have ended, where it was given no time itself.
 _CLOSE_SECONDS = 30.0
+#: How much longer than its timeout a call is waited for that ends at its timeout.
+_MARGIN_SECONDS = 60.0
 _CLOSED = "the router is closed; build a new one"
 
 OnRestart = Callable[[StreamRestart], None]
@@ -72,6 +75,7 @@ class Plant:
     ledger: Ledger | None
     execution: Execution
     streams: StreamRegistry
+    overdue: Overdue
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class Engine:
         # Held only by those who close, against each other.
         self._ending = threading.Lock()
         self._ended = False
+        self._cuttable = all(target.cuttable for target in setup.targets)
         self._unbounded = Deadline.after(None, setup.clock)
         self._plant: Plant | None = self._built()
         living(self)
@@ -134,6 +139,9 @@ class Engine:
         try:
             self._pending[future.key] = future
             future.ticket = plant.runtime.workers.submit(walk, wait_seconds=timeout if block else 0.0)
+            if timeout is not None:
+                future.worker_only = not self._cuttable
+                plant.overdue.watch(future)
         except RouterBusyError as busy:
             future.forget()
             if block and timeout is not None:
@@ -155,7 +163,29 @@ class Engine:
         """Walk on the calling thread."""
         plant = self._plant or self._rebuilt()
         progress = self._asked(request, call_type, timeout, failure_policy, on_restart)
+        if timeout is not None and not self._cuttable and not plant.runtime.is_run_by_this_thread():
+            return self._made_by_worker(plant, progress, timeout)
         return plant.runtime.here(plant.execution.walk(progress), self._handed)
+
+    def _made_by_worker(self, plant: Plant, progress: Progress, timeout: float) -> Any:
+        """Have a worker make the call of a thread that must not be held up beyond its deadline, in what cannot be cut.
+        That thread's own place is lent to it."""
+        future = InvocationFuture(progress, plant.runtime, self._pending)
+        future.worker_only = True
+        walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
+        try:
+            self._pending[future.key] = future
+            future.ticket = plant.runtime.workers.lend(walk)
+            plant.overdue.watch(future)
+            return future.result(timeout + _MARGIN_SECONDS)
+        except BaseException:
+            # Also an interrupt: nobody waits for it any more.
+            future.cancel()
+            raise
+        finally:
+            plant.runtime.workers.take_back()
+            # An error keeps this frame, and the future keeps the error.
+            del future, walk
 
     def health_report(self) -> dict[str, ProviderHealthReport]:
         return self.plant.health.report()
@@ -327,5 +357,11 @@ class Engine:
             setup.clock,
         )
         return Plant(
-            runtime, health, ordering, ledger, execution, StreamRegistry(f"turnout-{setup.name}-streams")
+            runtime,
+            health,
+            ordering,
+            ledger,
+            execution,
+            StreamRegistry(f"turnout-{setup.name}-streams"),
+            Overdue(runtime),
         )

@@ -184,7 +184,8 @@ class RouterExhaustedError(RouteError):
 
 
 class DeadlineExceededError(RouteError, TimeoutError):
-    """The time given to the invocation was over before an answer came."""
+    """The time given to the invocation was over before an answer came. ``spent`` says where it went: each place, and
+    its seconds."""
 
     def __init__(
         self,
@@ -192,11 +193,15 @@ class DeadlineExceededError(RouteError, TimeoutError):
         attempts: Sequence[FailedAttempt] = (),
         exclusions: Sequence[Exclusion] = (),
         waiting_for: str = "",
+        spent: Sequence[tuple[str, float]] = (),
     ) -> None:
         where = f" while waiting for {waiting_for}" if waiting_for else ""
+        if spent:
+            where += f" ({', '.join(f'{place} {seconds:.2f} s' for place, seconds in spent)})"
         text = f"no answer within {timeout_seconds:g} s{where}; give a longer timeout= or faster providers"
         listed = _listed(attempts, exclusions)
         super().__init__(f"{text}:\n{listed}" if listed else text, attempts=attempts, exclusions=exclusions)
+        self.spent = tuple(spent)
 
 
 class RouterBusyError(TurnoutError):

@@ -7,7 +7,7 @@ before the walk goes on to an answer, an error or the next provider.
 
 import asyncio
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CoroutineType
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from turnout.actors.ordering import Ordering
 from turnout.adapters.contract import NormalizedStream
 from turnout.calls import Attempt, CallType, Outcome, Reason, Usage
 from turnout.clock import Clock
+from turnout.deadline import DEADLINE
 from turnout.decisions.walk import Next, StreamEnd, after_attempt, stream_outcome
 from turnout.eligibility import Eligibility
 from turnout.endings import (
@@ -222,10 +223,13 @@ class Execution:
         progress.failed.append(failed_attempt(target, failure, error))
         if progress.invocation.call_type is _STREAMING:
             without_frames(error)
-        tells = FAULTS[failure.fault].effect is not Effect.NONE
         news: Failed | Returned | None = _returned(this)
-        if tells:
-            news = Failed(target.provider_id, this.epoch, failure, this.permit)
+        counted = failure
+        if failure.fault is Fault.DEADLINE and attempt.elapsed_seconds > target.timeout_seconds / 2:
+            # Cut short, but only after most of the time that the provider may take.
+            counted = replace(failure, fault=Fault.TIMEOUT)
+        if FAULTS[counted.fault].effect is not Effect.NONE:
+            news = Failed(target.provider_id, this.epoch, counted, this.permit)
         broken = None if end is None else Broken(target.identity, end.chunks, error, end.content_given)
         seen = None if end is None else so_far(progress, end)
         follows = after_attempt(outcome, failure.fault, seen)
@@ -242,10 +246,10 @@ class Execution:
 
     def _classified(self, this: Try, error: Exception) -> Failure:
         """Our own cut is what we say it is, whatever came out of the SDK; the rest is the provider's word."""
-        if this.limit.reason is not None:
-            return Failure(Fault.CANCELLED, this.target.told(error))
         deadline = this.progress.invocation.deadline
-        if this.limit.until >= deadline.at and deadline.expired():
+        if this.limit.reason is not None and this.limit.reason != DEADLINE:
+            return Failure(Fault.CANCELLED, this.target.told(error))
+        if this.limit.reason == DEADLINE or (this.limit.until >= deadline.at and deadline.expired()):
             return Failure(Fault.DEADLINE, this.target.told(error))
         try:
             failure: object = this.target.classify(error)

@@ -1,13 +1,15 @@
 """The future of a submitted invocation."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures._base import FINISHED
 from typing import Any
 
 from turnout.calls import Report
+from turnout.deadline import Deadline
 from turnout.errors import ReentrantCallError
 from turnout.invocation import Progress
-from turnout.runtime.contract import Runtime, Takeable
+from turnout.runtime.contract import Alarmed, Runtime, Takeable
 from turnout.runtime.lazy_future import LazyFuture
 from turnout.streaming import RouterStream
 
@@ -24,6 +26,11 @@ class InvocationFuture(LazyFuture):
     #: Set in a forked child: the thread that would resolve it exists in the parent only.
     left_behind = False
     ticket: Takeable | None = None
+    #: Whether it is a worker's to make the call, whoever waits.
+    worker_only = False
+    alarm: Alarmed | None = None
+    #: Gives back the place that stands for a worker held up in this call; at most one, popped by who gives it back.
+    lent: list[Callable[[], None]] | None = None
 
     def __init__(self, progress: Progress, runtime: Runtime, pending: "dict[int, InvocationFuture]") -> None:
         # Written out, as are the rest of its parts: every call makes one, and super() costs as much as all of them.
@@ -51,6 +58,30 @@ class InvocationFuture(LazyFuture):
             self._end((FINISHED, value, error))
         elif isinstance(value, RouterStream):
             value.close()
+        if self.alarm is not None:
+            self.alarm.cancel()
+            self.give_place_back()
+
+    def give_place_back(self) -> None:
+        """A worker that was held up in this call is not any more, or there was none."""
+        try:
+            give_back = self.lent.pop() if self.lent else None
+        except IndexError:
+            return
+        if give_back is not None:
+            give_back()
+
+    @property
+    def progress(self) -> Progress:
+        return self._progress
+
+    @property
+    def deadline(self) -> Deadline:
+        return self._progress.invocation.deadline
+
+    def take(self) -> Callable[[], None] | None:
+        """The call itself, if nobody has begun it: whoever has it makes it, or sees to it that it is not made."""
+        return None if self.ticket is None else self.ticket.take()
 
     def forget(self) -> None:
         """It was never queued, and is not pending any more."""
@@ -74,7 +105,7 @@ class InvocationFuture(LazyFuture):
                 "should run it; use invoke() there, or add_done_callback()"
             )
         try:
-            task = None if timeout is not None or self.ticket is None else self.ticket.take()
+            task = None if timeout is not None or self.worker_only else self.take()
             if task is not None:
                 self.maker = threading.get_ident()
                 task()

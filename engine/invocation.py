@@ -53,6 +53,8 @@ class Target:
     lane: Lane | None = None
     #: An error as text without the provider's secrets.
     told: Callable[[BaseException], str] = told
+    #: Whether a call under way always ends when its limit does.
+    cuttable: bool = True
 
 
 class Invocation(NamedTuple):

@@ -3,9 +3,11 @@
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from turnout.actors.health import ProviderHealthReport
 from turnout.adapters.built_in import SUPPORTED_PROTOCOLS, BuiltInAdapters
@@ -108,7 +110,7 @@ class ProviderRouter:
         self._engine = Engine(
             Setup(
                 name=metrics_scope,
-                targets=tuple(_target(native) for native in natives),
+                targets=tuple(_target(native, cuttable=adapter_factory is None) for native in natives),
                 policy=policy_of(policy),
                 health=settings_of(HealthConfig, health),
                 pool=workers,
@@ -259,7 +261,7 @@ class ProviderRouter:
         return f"{type(self).__name__}(providers={ids}, metrics_scope={self._scope!r})"
 
 
-def _target(native: NativeProvider) -> Target:
+def _target(native: NativeProvider, *, cuttable: bool) -> Target:
     config = native.config
     return Target(
         Identity(config.provider_id, config.name, config.model, config.protocol.value),
@@ -274,4 +276,14 @@ def _target(native: NativeProvider) -> Target:
         config.max_concurrency,
         config.health,
         told=native.told,
+        # Of what the built-in adapters do, only the lookup of a name cannot be cut.
+        cuttable=cuttable and _needs_no_lookup(config.base_url),
     )
+
+
+def _needs_no_lookup(url: str | None) -> bool:
+    host = urlsplit(url or "").hostname or ""
+    try:
+        return host == "localhost" or bool(ip_address(host))
+    except ValueError:
+        return False

@@ -127,7 +127,7 @@ def summary(board: Board, total: int, seconds: float) -> list[str]:
         f"  answered by  {by_provider}",
         f"  attempts     {attempts}, of which {attempts - board.answered} failed",
         f"  failovers    {board.failovers} calls were answered by another provider than the first",
-        f"  restarts     streams broken and started over, their pieces thrown away: {board.restarts}",
+        f"  restarts     {board.restarts} (streams that broke, started over, their pieces thrown away)",
         f"  latency      p50 {_told(board.percentile(0.50))}, p95 {_told(board.percentile(0.95))}",
     ]
     lines += [f"Call {end.call.number} failed: {end.problem}" for end in board.failed]

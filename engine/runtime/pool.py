@@ -117,6 +117,20 @@ class WorkerPool:
         if not self._summon() and not self._idents and item.take() is not None:
             self._run(task)
 
+    def lend(self, task: Task) -> Item:
+        """Queue a task with a place of its own beside ``max_workers``, past the door: for a thread that idles while it
+        waits for it, or a worker that is held up. The place goes back by ``take_back``."""
+        self._unborn.give()
+        item = self._backlog.put(task, None)
+        self._summon()
+        return item
+
+    def take_back(self) -> None:
+        """One place less: one that nobody was born for, or that of the next worker that has nothing in hand."""
+        if not self._unborn.take():
+            self._retiring.give()
+            self._call_parked(searches=False)
+
     def resize(self, max_workers: int) -> None:
         """Change the bound. Growing acts now; shrinking lets each surplus worker finish what it is doing."""
         with self._resizing:

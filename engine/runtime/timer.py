@@ -6,12 +6,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from typing import Final
 
 from loguru import logger
 
 from turnout.clock import Clock
 from turnout.runtime.once import Once
 from turnout.traces import trace_of
+
+#: Cancelled entries are swept out once there are this many entries more than twice what the last sweep left.
+_SWEEP_AT: Final = 64
 
 
 @dataclass(order=True, slots=True)
@@ -61,6 +65,7 @@ class Timer:
 
     def _run(self) -> None:
         waiting: list[Alarm] = []
+        sweep_at = _SWEEP_AT
         while True:
             rest = max(waiting[0].at - self._clock.monotonic(), 0.0) if waiting else None
             try:
@@ -71,6 +76,11 @@ class Timer:
             if alarm is None:
                 return
             heapq.heappush(waiting, alarm)
+            if len(waiting) > sweep_at:
+                # Most calls end long before their time: what they left would pile up until it comes.
+                waiting = [alarm for alarm in waiting if alarm.callback is not None]
+                heapq.heapify(waiting)
+                sweep_at = 2 * len(waiting) + _SWEEP_AT
 
     def _ring(self, waiting: list[Alarm]) -> None:
         now = self._clock.monotonic()

@@ -18,12 +18,13 @@ class StageTicket(NamedTuple):
     """A submitted task, for who waits for it. Holds the task until somebody pops it."""
 
     cell: list[Callable[[], None]]
-    door: "SimpleQueue[None]"
+    door: "SimpleQueue[None] | None"
 
     def take(self) -> Callable[[], None] | None:
         if not self.cell:
             return None
-        self.door.put(None)
+        if self.door is not None:
+            self.door.put(None)
         return self.cell.pop()
 
 
@@ -59,6 +60,20 @@ class StageWorkers:
 
     def resume(self, task: Callable[[], None]) -> None:
         self._put([task], from_door=False)
+
+    def lend(self, task: Callable[[], None]) -> StageTicket:
+        def occupying() -> None:
+            try:
+                task()
+            finally:
+                self.leave()
+
+        ticket = StageTicket([occupying], None)
+        self._put(ticket.cell, from_door=False)
+        return ticket
+
+    def take_back(self) -> None:
+        """Nothing to do: nobody is held up on a stage."""
 
     def resize(self, max_workers: int) -> None:
         self.max_workers = max_workers
