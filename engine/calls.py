@@ -221,6 +221,7 @@ class FilterReason(StrEnum):
     NO_MATCHING_VARIANT = "no_matching_variant"
     UNSUPPORTED = "unsupported"
     OMITTED_BY_POLICY = "omitted_by_policy"
+    CONTEXT_TOO_SMALL = "context_too_small"
     ATTEMPTS_USED_UP = "attempts_used_up"
 
 

@@ -11,7 +11,8 @@ from turnout.calls import FilterReason
 from turnout.clock import Clock
 from turnout.deadline import DEADLINE, Limit
 from turnout.decisions.circuit import Admission, State
-from turnout.endings import excluded, exhausted, overdue
+from turnout.decisions.walk import may_hold_more
+from turnout.endings import excluded, exhausted, overdue, too_small
 from turnout.invocation import Progress, Target
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Ask, Sleep, Step, TakeLane
@@ -73,6 +74,17 @@ class Eligibility:
         progress.exclusions += [
             excluded(target, FilterReason.ATTEMPTS_USED_UP, detail) for target in remaining
         ]
+
+    @staticmethod
+    def keep_larger(failed: Target, remaining: list[Target], progress: Progress) -> None:
+        """Leave of ``remaining`` those that may hold what was too long for ``failed``; the others are noted."""
+        told = {one.provider_id for one in progress.failed} | {one.provider_id for one in progress.exclusions}
+        for target in tuple(remaining):
+            if may_hold_more(target.size, failed.size):
+                continue
+            remaining[:] = [one for one in remaining if one is not target]
+            if target.provider_id not in told:
+                progress.exclusions.append(too_small(target, failed))
 
     def not_benched(self, able: list[Target], progress: Progress) -> Generator[Step, Any, list[Target]]:
         """Those of ``able`` that may be tried now. Where all are benched it waits, or gives the one whose bench ends

@@ -74,6 +74,15 @@ def excluded(target: Target, reason: FilterReason, detail: str) -> Exclusion:
     return Exclusion(target.provider_id, target.identity.name, reason, detail)
 
 
+def too_small(target: Target, failed: Target) -> Exclusion:
+    """A provider that is not tried because ``failed``, which can hold as much, found the request too long."""
+    found = f"{failed.identity.described}, which found the request too long"
+    detail = f"runs the same model as {found}; declare its context_window if that is larger"
+    if target.context_window is not None and failed.context_window is not None:
+        detail = f"has a context_window of {target.context_window} tokens, no more than {found}"
+    return excluded(target, FilterReason.CONTEXT_TOO_SMALL, detail)
+
+
 def failed_attempt(target: Target, failure: Failure, error: Exception) -> FailedAttempt:
     """A failure as the invocation's error tells of it."""
     identity = target.identity

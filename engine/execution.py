@@ -102,7 +102,9 @@ class Execution:
             progress.show(settled.attempt)
             if settled.next is _ANSWER:
                 return settled.answer
-            if settled.next is not Next.FAIL_OVER:
+            if settled.next is Next.FAIL_OVER_LARGER:
+                self.eligibility.keep_larger(found, remaining, progress)
+            elif settled.next is not Next.FAIL_OVER:
                 raise self._last_word(settled.next, progress)
             broken = settled.broken or broken
             again = yield from self._again(this, settled, remaining, leads=found is plan[0])

@@ -21,6 +21,8 @@ class Fault(StrEnum):
     RATE_LIMIT = "rate_limit"
     QUOTA = "quota"
     AUTH = "auth"
+    CONTEXT_LENGTH = "context_length"
+    CONTENT_FILTER = "content_filter"
     BAD_REQUEST = "bad_request"
     INVALID_OPERATION = "invalid_operation"
     TERMINAL = "terminal"
@@ -45,6 +47,8 @@ class Then(StrEnum):
     """What the walk does after a fault."""
 
     NEXT = "next"
+    #: Only to a provider that may hold more; where there is none, stop.
+    LARGER = "larger"
     STOP = "stop"
 
 
@@ -68,6 +72,9 @@ FAULTS: Final[dict[Fault, FaultRule]] = {
     Fault.RATE_LIMIT: FaultRule(Effect.RATE_LIMIT, Then.NEXT),
     Fault.QUOTA: FaultRule(Effect.QUOTA, Then.NEXT),
     Fault.AUTH: FaultRule(Effect.DISABLE, Then.NEXT),
+    Fault.CONTEXT_LENGTH: FaultRule(Effect.NONE, Then.LARGER),
+    # Told to the caller: a refusal is not routed around.
+    Fault.CONTENT_FILTER: _CALLERS_OWN,
     Fault.BAD_REQUEST: _CALLERS_OWN,
     Fault.INVALID_OPERATION: _CALLERS_OWN,
     Fault.TERMINAL: _PASSED_OVER,

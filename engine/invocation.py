@@ -21,7 +21,7 @@ from turnout.calls import (
 from turnout.clock import Clock
 from turnout.config import HealthConfig
 from turnout.deadline import Deadline, Limit
-from turnout.decisions.walk import StreamEnd
+from turnout.decisions.walk import Size, StreamEnd
 from turnout.errors import Exclusion, FailedAttempt, told
 from turnout.faults import Failure
 from turnout.ids import id_text
@@ -55,6 +55,11 @@ class Target:
     told: Callable[[BaseException], str] = told
     #: Whether a call under way always ends when its limit does.
     cuttable: bool = True
+    context_window: int | None = None
+
+    @property
+    def size(self) -> Size:
+        return Size(self.identity.model, self.context_window)
 
 
 class Invocation(NamedTuple):

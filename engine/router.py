@@ -278,6 +278,7 @@ def _target(native: NativeProvider, *, cuttable: bool) -> Target:
         told=native.told,
         # Of what the built-in adapters do, only the lookup of a name cannot be cut.
         cuttable=cuttable and _needs_no_lookup(config.base_url),
+        context_window=config.context_window,
     )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from turnout.calls import Outcome, StreamFailurePolicy
 from turnout.faults import FAULTS, Fault, Then
@@ -12,6 +13,8 @@ class Next(StrEnum):
 
     ANSWER = "answer"
     FAIL_OVER = "fail_over"
+    #: The same, but only to who may hold more than who failed.
+    FAIL_OVER_LARGER = "fail_over_larger"
     #: Tell the caller of every attempt.
     STOP = "stop"
     #: Give the caller this attempt's own error: a stream that broke in the caller's hands.
@@ -39,10 +42,31 @@ def after_attempt(outcome: Outcome, fault: Fault | None, stream: StreamSoFar | N
         case Outcome.IGNORED:
             return Next.STOP
         case Outcome.INVALID | Outcome.FAILED:
-            goes_on = FAULTS[fault or Fault.UNKNOWN].then is Then.NEXT
-            if stream is None:
-                return Next.FAIL_OVER if goes_on else Next.STOP
-            return Next.FAIL_OVER if goes_on and _may_restart(stream) else Next.RAISE
+            stopped = Next.STOP if stream is None else Next.RAISE
+            if stream is not None and not _may_restart(stream):
+                return stopped
+            match FAULTS[fault or Fault.UNKNOWN].then:
+                case Then.NEXT:
+                    return Next.FAIL_OVER
+                case Then.LARGER:
+                    return Next.FAIL_OVER_LARGER
+                case Then.STOP:
+                    return stopped
+
+
+class Size(NamedTuple):
+    """How much a provider can take: the model it runs, and its context window in tokens, where that was declared."""
+
+    model: str | None
+    context_window: int | None
+
+
+def may_hold_more(other: Size, failed: Size) -> bool:
+    """Whether ``other`` may take what was too long for ``failed``: a larger window, or, where one is unknown, another
+    model. Never the same size again."""
+    if other.context_window is not None and failed.context_window is not None:
+        return other.context_window > failed.context_window
+    return other.model != failed.model
 
 
 def _may_restart(stream: StreamSoFar) -> bool:

@@ -1,9 +1,19 @@
 """What follows an attempt."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnout.calls import Outcome, StreamFailurePolicy
-from turnout.decisions.walk import Next, StreamEnd, StreamSoFar, after_attempt, stream_outcome
+from turnout.decisions.walk import (
+    Next,
+    Size,
+    StreamEnd,
+    StreamSoFar,
+    after_attempt,
+    may_hold_more,
+    stream_outcome,
+)
 from turnout.faults import FAULTS, Fault, Then
 
 RESTART, RAISE = StreamFailurePolicy.RESTART, StreamFailurePolicy.RAISE
@@ -12,7 +22,8 @@ RESTART, RAISE = StreamFailurePolicy.RESTART, StreamFailurePolicy.RAISE
 @pytest.mark.parametrize("fault", list(Fault))
 def test_every_fault_before_a_stream_goes_where_its_table_row_says(fault: Fault) -> None:
     follows = after_attempt(Outcome.FAILED, fault, None)
-    assert follows is (Next.FAIL_OVER if FAULTS[fault].then is Then.NEXT else Next.STOP)
+    after = {Then.NEXT: Next.FAIL_OVER, Then.LARGER: Next.FAIL_OVER_LARGER, Then.STOP: Next.STOP}
+    assert follows is after[FAULTS[fault].then]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.DEGRADED])
@@ -44,6 +55,51 @@ def test_a_broken_stream_restarts_only_where_nothing_can_be_joined(
 def test_a_malformed_call_found_in_a_stream_is_never_hidden_behind_another_provider() -> None:
     so_far = StreamSoFar(False, RESTART, True)
     assert after_attempt(Outcome.FAILED, Fault.BAD_REQUEST, so_far) is Next.RAISE
+    assert after_attempt(Outcome.FAILED, Fault.CONTENT_FILTER, so_far) is Next.RAISE
+
+
+def test_a_request_that_is_found_too_long_in_a_stream_goes_to_a_larger_one_while_that_joins_nothing() -> None:
+    before, after = StreamSoFar(False, RESTART, False), StreamSoFar(True, RESTART, False)
+    assert after_attempt(Outcome.FAILED, Fault.CONTEXT_LENGTH, before) is Next.FAIL_OVER_LARGER
+    assert after_attempt(Outcome.FAILED, Fault.CONTEXT_LENGTH, after) is Next.RAISE
+
+
+@pytest.mark.parametrize(
+    ("failed", "other", "may"),
+    [
+        (Size("m", 8_000), Size("n", 16_000), True),
+        (Size("m", 8_000), Size("m", 16_000), True),
+        (Size("m", 8_000), Size("n", 8_000), False),
+        (Size("m", 16_000), Size("n", 8_000), False),
+        (Size("m", 8_000), Size("n", None), True),
+        (Size("m", 8_000), Size("m", None), False),
+        (Size("m", None), Size("n", 8_000), True),
+        (Size("m", None), Size("m", 8_000), False),
+        (Size("m", None), Size("n", None), True),
+        (Size("m", None), Size("m", None), False),
+        (Size(None, None), Size(None, None), False),
+    ],
+)
+def test_what_was_too_long_goes_to_a_larger_window_or_to_another_model_where_one_is_unknown(
+    failed: Size, other: Size, may: bool
+) -> None:
+    assert may_hold_more(other, failed) is may
+
+
+SIZES = st.builds(Size, st.sampled_from(["m", "n", "o"]), st.none() | st.sampled_from([4_000, 8_000, 16_000]))
+
+
+@given(st.lists(SIZES, max_size=8))
+def test_what_is_too_long_for_everyone_never_meets_the_same_size_twice(sizes: list[Size]) -> None:
+    tried: list[Size] = []
+    remaining = list(sizes)
+    while remaining:
+        failed = remaining.pop(0)
+        tried.append(failed)
+        remaining = [one for one in remaining if may_hold_more(one, failed)]
+    assert len(set(tried)) == len(tried)
+    windows = [size.context_window for size in tried if size.context_window is not None]
+    assert windows == sorted(set(windows))
 
 
 @pytest.mark.parametrize(
