@@ -146,6 +146,7 @@ class NativeProvider:
             error.retry_after_seconds,
             error.status_code,
             None if error.error_code is None else self.config.without_key(str(error.error_code)),
+            error.should_retry,
         )
 
 

@@ -7,14 +7,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from turnout.adapters.openai_words import (
-    fault_of_code,
-    fault_of_status,
-    field,
-    message_of,
-    retry_after_seconds,
-    text_of,
-)
+from turnout.adapters.openai_codes import fault_of_code, fault_of_status
+from turnout.adapters.openai_words import field, message_of, retry_after_seconds, should_retry, text_of
 from turnout.adapters.wire import Watch
 from turnout.clock import Clock
 from turnout.config import ProviderConfig
@@ -38,6 +32,8 @@ _TEXT_LENGTH = 500
 _NEXT_STEP = {
     Fault.AUTH: "check its api_key or api_key_env",
     Fault.QUOTA: "raise its quota or credit",
+    Fault.CONTEXT_LENGTH: "shorten the request, or add a provider with a larger context_window",
+    Fault.CONTENT_FILTER: "change what the request says; other providers are not asked to answer it",
     Fault.BAD_REQUEST: "correct the call's arguments",
 }
 
@@ -165,7 +161,7 @@ class Seam:
             self.declared_as,
             f"declared an error ({code or error_type or 'no code'}){self._said(message)}",
             error,
-            fault=fault_of_code(code, error_type),
+            fault=fault_of_code(code, error_type, message),
             message=self.config.without_key(message),
             error_type=error_type,
             error_code=code or error_type,
@@ -182,7 +178,7 @@ class Seam:
             ProviderResponsesError,
             text,
             None,
-            fault=fault_of_code(code),
+            fault=fault_of_code(code, None, message),
             error_code=code,
             message=self.config.without_key(message),
             param=self._word(field(source, "param")),
@@ -226,6 +222,7 @@ class Seam:
             body=self._without_key(body),
             response=error.response,
             retry_after_seconds=wait,
+            should_retry=should_retry(error.response.headers),
         )
 
     def _broken(self, error: Exception, mid_stream: bool) -> ProviderError:

@@ -227,10 +227,10 @@ class ThreadsStillRunningError(TurnoutError):
 class ProviderError(TurnoutError):
     """One provider's failure, in that provider's own words.
 
-    ``fault`` says which kind it is, ``original`` is the SDK's exception (also ``__cause__``), and
-    ``retry_after_seconds`` is how long the provider asked to be left alone, if it said so. Where the provider itself
-    declared an error, ``message``, ``error_type``, ``error_code`` and ``body`` (its error object, parsed) are as it
-    sent them, but for the key.
+    ``fault`` says which kind it is, ``original`` is the SDK's exception (also ``__cause__``).
+    ``retry_after_seconds`` is how long the provider asked to be left alone, ``should_retry`` whether it wants the same
+    request again; None where it did not say. Where the provider itself declared an error, ``message``, ``error_type``,
+    ``error_code`` and ``body`` (its error object, parsed) are as it sent them, but for the key.
     """
 
     fault: Fault = Fault.UNKNOWN
@@ -250,6 +250,7 @@ class ProviderError(TurnoutError):
         error_type: str | None = None,
         error_code: str | None = None,
         body: object = None,
+        should_retry: bool | None = None,
     ) -> None:
         super().__init__(text)
         self.provider_id = provider_id
@@ -264,6 +265,7 @@ class ProviderError(TurnoutError):
         self.error_type = error_type
         self.error_code = error_code
         self.body = body
+        self.should_retry = should_retry
 
 
 class ProviderTimeoutError(ProviderError):

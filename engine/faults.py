@@ -91,8 +91,8 @@ class Failure:
     """One classified failure.
 
     ``message`` is the provider's own words, with no key, header or request body in it. ``retry_after_seconds`` is how
-    long the provider asked to be left alone, if it did. ``http_status`` and ``error_code`` go to the ledger.
-    ``should_retry`` is what it asked for itself, if it did (``x-should-retry``).
+    long the provider asked to be left alone, if it did; ``should_retry`` whether it wants the same request again, None
+    where it did not say. ``http_status`` and ``error_code`` go to the ledger.
     """
 
     fault: Fault

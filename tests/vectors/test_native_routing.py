@@ -23,7 +23,7 @@ from turnout import (
     TurnoutError,
     UnsupportedOperationError,
 )
-from turnout.adapters.openai_words import fault_of_status
+from turnout.adapters.openai_codes import fault_of_status
 from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
 
 VECTORS: dict[str, Any] = json.loads(Path(__file__).with_name("native_routing_scenarios.json").read_text())

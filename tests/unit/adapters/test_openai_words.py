@@ -6,15 +6,8 @@ from typing import Any
 import pytest
 
 from turnout.adapters.openai_usage import usage_of
-from turnout.adapters.openai_words import (
-    fault_of_code,
-    fault_of_status,
-    message_of,
-    retry_after_seconds,
-    text_of,
-)
+from turnout.adapters.openai_words import message_of, retry_after_seconds, should_retry, text_of
 from turnout.calls import Usage
-from turnout.faults import Fault
 
 NOON = 1_700_000_000.0
 
@@ -30,9 +23,23 @@ NOON = 1_700_000_000.0
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": "-inf"}, None),
+        ({"retry-after": "1e9"}, None),
+        ({"retry-after": "1_000"}, None),
+        ({"retry-after": "9" * 400}, None),
+        ({"retry-after": "2 minutes"}, None),
+        ({"retry-after-ms": "-1", "retry-after": "9"}, 9.0),
+        ({"retry-after-ms": "inf"}, None),
+        ({"retry-after-ms": "250.5"}, 0.2505),
+        ({"retry-after": " .5 "}, 0.5),
         ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
         ({"retry-after-ms": "oops", "retry-after": "9"}, 9.0),
         ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}, 30.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:50"}, 30.0),
+        ({"retry-after": "Tuesday, 14-Nov-23 22:13:50 GMT"}, 30.0),
+        ({"retry-after": "Tue Nov 14 22:13:50 2023"}, 30.0),
+        ({"retry-after": "Tue, 99 Nov 2023 22:13:50 GMT"}, None),
         ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, 0.0),
     ],
 )
@@ -61,29 +68,19 @@ def test_the_message_is_found_wherever_servers_put_it(body: object, message: str
 
 
 @pytest.mark.parametrize(
-    ("code", "error_type", "fault"),
+    ("said", "obeyed"),
     [
-        ("rate_limit_exceeded", None, Fault.RATE_LIMIT),
-        ("insufficient_quota", "rate_limit_error", Fault.QUOTA),
-        (None, "overloaded_error", Fault.SERVER_ERROR),
-        ("429", None, Fault.RATE_LIMIT),
-        ("502", None, Fault.SERVER_ERROR),
-        ("7", None, Fault.UNKNOWN),
-        ("invalid_api_key", None, Fault.AUTH),
-        ("server_error", None, Fault.SERVER_ERROR),
-        ("request_timeout", None, Fault.TIMEOUT),
-        ("invalid_image_url", None, Fault.BAD_REQUEST),
-        ("empty_image_file", None, Fault.BAD_REQUEST),
-        (None, None, Fault.UNKNOWN),
+        ("true", True),
+        ("false", False),
+        (" False ", False),
+        ("", None),
+        ("maybe", None),
+        ("0", None),
+        (None, None),
     ],
 )
-def test_a_code_without_a_status_is_one_fault(code: str | None, error_type: str | None, fault: Fault) -> None:
-    assert fault_of_code(code, error_type) is fault
-
-
-def test_a_refusal_for_lack_of_quota_is_told_from_one_for_lack_of_rights() -> None:
-    assert fault_of_status(403, None, None, "You have insufficient quota left") is Fault.QUOTA
-    assert fault_of_status(403, "access_denied", None, "Not for you") is Fault.AUTH
+def test_only_a_plain_yes_or_no_says_whether_to_retry(said: str | None, obeyed: bool | None) -> None:
+    assert should_retry({} if said is None else {"x-should-retry": said}) is obeyed
 
 
 @pytest.mark.parametrize(
