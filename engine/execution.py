@@ -20,7 +20,7 @@ from turnout.adapters.contract import NormalizedStream
 from turnout.calls import Attempt, CallType, Outcome, Reason, Usage
 from turnout.clock import Clock
 from turnout.deadline import DEADLINE
-from turnout.decisions.walk import Next, StreamEnd, after_attempt, stream_outcome
+from turnout.decisions.walk import Next, StreamEnd, after_attempt, fault_for_circuit, stream_outcome
 from turnout.eligibility import Eligibility
 from turnout.endings import (
     Broken,
@@ -226,12 +226,12 @@ class Execution:
         if progress.invocation.call_type is _STREAMING:
             without_frames(error)
         news: Failed | Returned | None = _returned(this)
-        counted = failure
-        if failure.fault is Fault.DEADLINE and attempt.elapsed_seconds > target.timeout_seconds / 2:
-            # Cut short, but only after most of the time that the provider may take.
-            counted = replace(failure, fault=Fault.TIMEOUT)
-        if FAULTS[counted.fault].effect is not Effect.NONE:
-            news = Failed(target.provider_id, this.epoch, counted, this.permit)
+        shown = failure.fault
+        if end is None:
+            shown = fault_for_circuit(shown, attempt.elapsed_seconds, target.timeout_seconds)
+        if FAULTS[shown].effect is not Effect.NONE:
+            told = failure if shown is failure.fault else replace(failure, fault=shown)
+            news = Failed(target.provider_id, this.epoch, told, this.permit)
         broken = None if end is None else Broken(target.identity, end.chunks, error, end.content_given)
         seen = None if end is None else so_far(progress, end)
         follows = after_attempt(outcome, failure.fault, seen)

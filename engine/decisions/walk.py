@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from turnout.calls import Outcome, StreamFailurePolicy
 from turnout.faults import FAULTS, Fault, Then
@@ -67,6 +67,17 @@ def may_hold_more(other: Size, failed: Size) -> bool:
     if other.context_window is not None and failed.context_window is not None:
         return other.context_window > failed.context_window
     return other.model != failed.model
+
+
+#: So much of its own timeout makes a provider slow, whoever ended the wait.
+_MOST: Final = 0.8
+
+
+def fault_for_circuit(fault: Fault, waited_seconds: float, timeout_seconds: float) -> Fault:
+    """What a circuit is told of a fault: an attempt that the caller's deadline cut short after most of the provider's
+    own time is a timeout all the same."""
+    late = fault is Fault.DEADLINE and waited_seconds >= _MOST * timeout_seconds
+    return Fault.TIMEOUT if late else fault
 
 
 def _may_restart(stream: StreamSoFar) -> bool:

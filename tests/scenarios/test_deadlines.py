@@ -119,7 +119,7 @@ def test_what_comes_back_late_is_recorded_as_cut_by_the_deadline(rig: Any, stuck
     assert router.health_report()["a"].consecutive_failures == 0
 
 
-@pytest.mark.parametrize(("seconds", "counted"), [(59.0, 0), (61.0, 1)])
+@pytest.mark.parametrize(("seconds", "counted"), [(95.0, 0), (97.0, 1)])
 def test_a_deadline_after_most_of_a_providers_own_time_counts(rig: Any, seconds: float, counted: int) -> None:
     clock = ManualClock()
 

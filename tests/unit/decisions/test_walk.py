@@ -11,6 +11,7 @@ from turnout.decisions.walk import (
     StreamEnd,
     StreamSoFar,
     after_attempt,
+    fault_for_circuit,
     may_hold_more,
     stream_outcome,
 )
@@ -100,6 +101,14 @@ def test_what_is_too_long_for_everyone_never_meets_the_same_size_twice(sizes: li
     assert len(set(tried)) == len(tried)
     windows = [size.context_window for size in tried if size.context_window is not None]
     assert windows == sorted(set(windows))
+
+
+@given(st.sampled_from(Fault), st.floats(0, 1e6), st.floats(0.001, 1e6))
+def test_only_a_deadline_after_most_of_the_providers_own_time_is_told_as_its_timeout(
+    fault: Fault, waited: float, timeout: float
+) -> None:
+    late = fault is Fault.DEADLINE and waited >= 0.8 * timeout
+    assert fault_for_circuit(fault, waited, timeout) is (Fault.TIMEOUT if late else fault)
 
 
 @pytest.mark.parametrize(
