@@ -83,7 +83,7 @@ class DemoView:
         table.add_column("attempts", justify="right")
         table.add_column("answers", justify="right", style="green")
         table.add_column("failures", style="yellow", min_width=21)
-        table.add_column("health", min_width=13)
+        table.add_column("health", min_width=14)
         for provider, figures in self._board.providers.items():
             faults = [f"{count} {fault}" for fault, count in figures.faults.most_common()]
             table.add_row(
@@ -111,10 +111,16 @@ class DemoView:
 
 
 def _health(report: ProviderHealthReport) -> Text:
-    if report.state is State.CLOSED:
-        return Text("closed", style="yellow" if report.consecutive_failures else "green")
-    remaining = report.cooldown_remaining_seconds
-    return Text("benched" if remaining is None else f"benched {remaining:.1f} s", style="red")
+    match report.state:
+        case State.CLOSED:
+            return Text("closed", style="yellow" if report.consecutive_failures else "green")
+        case State.OPEN:
+            return Text(f"benched {report.cooldown_remaining_seconds or 0.0:.1f} s", style="red")
+        case State.HALF_OPEN:
+            # Whoever comes next finds out whether it answers again.
+            return Text("being probed" if report.probes_out else "half-open", style="yellow")
+        case State.DISABLED:
+            return Text("disabled", style="red")
 
 
 def summary(board: Board, total: int, seconds: float) -> list[str]:

@@ -170,7 +170,9 @@ def after_failure(
             return circuit
     elif circuit.opened and not probed:
         until = max(circuit.open_until, now + _cooldown(circuit, failure, effect, thresholds))
-        return circuit if until == circuit.open_until else replace(circuit, open_until=until)
+        if until == circuit.open_until:
+            return circuit
+        return replace(circuit, open_until=until, last_failure=failure)
     if probed:
         growth = min(circuit.growth * thresholds.cooldown_multiplier, _LARGEST_GROWTH)
         circuit = replace(circuit, growth=growth)

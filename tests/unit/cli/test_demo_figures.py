@@ -1,5 +1,6 @@
 """What a demonstration counts, and how it says it."""
 
+import io
 import math
 import random
 import subprocess
@@ -9,11 +10,14 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from rich.console import Console
 
+from turnout.actors.health import ProviderHealthReport
 from turnout.calls import Attempt, CallType, Identity, Outcome, Reason, Report
 from turnout.cli.demo_board import Board
 from turnout.cli.demo_calls import CallEnd, DemoCall, questions
-from turnout.cli.demo_view import query_line, summary
+from turnout.cli.demo_view import DemoView, query_line, summary
+from turnout.decisions.circuit import State
 from turnout.faults import Fault
 
 A, B = Identity("a", "a"), Identity("b", "b")
@@ -68,6 +72,27 @@ def test_the_questions_follow_from_the_seed_and_mix_both_kinds() -> None:
     assert first == again != other
     assert {call.streaming for call in first} == {True, False}
     assert len({call.question for call in first}) == 50
+
+
+@pytest.mark.parametrize(
+    ("state", "remaining", "probes_out", "shown"),
+    [
+        (State.CLOSED, None, 0, "closed"),
+        (State.OPEN, 12.34, 0, "benched 12.3 s"),
+        (State.HALF_OPEN, None, 0, "half-open"),
+        (State.HALF_OPEN, None, 1, "being probed"),
+        (State.DISABLED, None, 0, "disabled"),
+    ],
+)
+def test_the_table_tells_each_state_of_a_provider(
+    state: State, remaining: float | None, probes_out: int, shown: str
+) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, force_interactive=True, width=100)
+    report = ProviderHealthReport("healthy", state, False, 0, remaining, None, None, probes_out)
+    with DemoView(console, Board(["healthy"]), 1) as view:
+        view.draw({"healthy": report}, "")
+    assert isinstance(console.file, io.StringIO)
+    assert shown in console.file.getvalue()
 
 
 @pytest.mark.parametrize("name", ["ledger.duckdb", "with space.duckdb", 'it\'s $HOME "x" `y` !.duckdb'])

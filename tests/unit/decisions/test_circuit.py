@@ -194,7 +194,8 @@ def test_failures_in_flight_when_it_opened_count_once_together() -> None:
 
 def test_a_late_limit_lengthens_a_bench_and_never_shortens_it() -> None:
     opened = failed(CLEAN, Fault.RATE_LIMIT, epoch=10)
-    assert failed(opened, Fault.QUOTA, now=1, began=5, epoch=11).open_until == 3601
+    lengthened = failed(opened, Fault.QUOTA, now=1, began=5, epoch=11)
+    assert (lengthened.open_until, lengthened.last_failure) == (3601, Failure(Fault.QUOTA, "quota"))
     assert failed(opened, Fault.RATE_LIMIT, now=1, began=5, epoch=11, retry_after=2.0) is opened
 
 
