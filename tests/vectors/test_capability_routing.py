@@ -1,0 +1,216 @@
+"""Observed routing of providers of any kind, replayed for their circuits: who was asked, and how each bench stood."""
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnout.actors.health import ProviderHealthReport
+from turnout.calls import Attempt, CallType, FilterReason, Identity, Outcome, StreamFailurePolicy
+from turnout.config import HealthConfig, LedgerConfig, PoolConfig
+from turnout.deadline import Limit
+from turnout.engine import Engine, Setup
+from turnout.errors import RouteError
+from turnout.faults import Failure, Fault
+from turnout.invocation import Target
+from turnout.policies.preference import PreferencePolicy
+from turnout.runtime.threads import ThreadRuntime
+from turnout.testing import ManualClock
+
+VECTORS: dict[str, Any] = json.loads(Path(__file__).with_name("capability_routing.json").read_text())
+CASES: dict[str, Any] = {case["name"]: case for case in VECTORS["cases"]}
+
+CALLERS_OWN = "a fault that the caller made never counts, and never opens a circuit"
+#: Where turnout differs on purpose: why, who serves each route, and the failures in a row that are left.
+DIFFERENT: dict[str, tuple[str, list[str | None], dict[str, int]]] = {
+    "terminal failures trip the breaker": (CALLERS_OWN, ["b"] * 4, {"a": 0, "b": 0}),
+    "UNSUPPORTED from classify trips the breaker": (CALLERS_OWN, ["b"] * 4, {"a": 0, "b": 0}),
+    "broken classify trips the breaker": (CALLERS_OWN, ["b"] * 4, {"a": 0, "b": 0}),
+    "events: exhausted + error text": (CALLERS_OWN, [None], {"a": 1, "b": 0, "c": 0}),
+    "assess raising escapes the router and breaker not told": (
+        "a judgement that raises is that provider's failure, not the route's",
+        ["b"],
+        {"a": 0, "b": 0},
+    ),
+}
+HOLD = "needs a degraded answer to be held while others are asked"
+PACE = "needs min_interval"
+#: What is not replayed yet, and what it waits for.
+LATER = {
+    "events: failover chain a fails b degraded c ok": HOLD,
+    "degraded held then budget: held result is LOST": HOLD,
+    "degraded first, later fail: failed_over is True though nothing ahead failed": HOLD,
+    "degraded counts as breaker success": HOLD,
+    "pacing exactly equal to remaining sleeps; deadline then 0": PACE,
+    "pacing counts failed calls too": PACE,
+}
+REPLAYED = sorted(CASES.keys() - DIFFERENT.keys() - LATER.keys())
+
+_KINDS = {
+    "transient": Fault.TRANSIENT,
+    "rate_limited": Fault.RATE_LIMIT,
+    "terminal": Fault.TERMINAL,
+    "unsupported": Fault.UNSUPPORTED,
+    "budget": Fault.BUDGET,
+}
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_the_circuits_go_as_they_were_observed(name: str) -> None:
+    case = CASES[name]
+    with Replay(case) as replay:
+        for number, observed in enumerate(case["observed"]["routes"]):
+            served_by, tried, health = replay.route(number)
+            assert served_by == observed["served_by"]
+            assert tried == [
+                attempt.split(":")[0] for attempt in observed["attempts"] if "skipped" not in attempt
+            ]
+            for provider, (failures, _, open_until, _) in observed["state"].items():
+                left = health[provider].cooldown_remaining_seconds
+                assert (left or 0.0) == pytest.approx(max(open_until - observed["t"], 0.0))
+                # There a rate limit counts as well; here it opens by itself.
+                if "rate_limited" not in str(case["providers"]):
+                    assert health[provider].consecutive_failures == failures
+
+
+@pytest.mark.parametrize("name", sorted(DIFFERENT))
+def test_where_turnout_differs_it_does_so_as_named(name: str) -> None:
+    _, served, failures = DIFFERENT[name]
+    with Replay(CASES[name]) as replay:
+        for number, by in enumerate(served):
+            served_by, _, health = replay.route(number)
+            assert served_by == by
+            assert {each.cooldown_remaining_seconds for each in health.values()} == {None}
+        assert {name: each.consecutive_failures for name, each in health.items()} == failures
+
+
+def test_a_degraded_answer_ends_a_streak_as_any_answer_does() -> None:
+    with Replay(CASES["degraded counts as breaker success"]) as replay:
+        counted = [replay.route(number)[2]["a"].consecutive_failures for number in range(3)]
+    assert counted == [1, 0, 1]
+
+
+def test_every_case_is_replayed_or_named() -> None:
+    assert DIFFERENT.keys() | LATER.keys() <= CASES.keys()
+    assert not DIFFERENT.keys() & LATER.keys()
+    for name, waits_for in LATER.items():
+        word = "degraded" if waits_for == HOLD else "min_interval"
+        assert word in json.dumps({part: CASES[name][part] for part in CASES[name].keys() - {"observed"}})
+
+
+class ToldError(Exception):
+    """A provider's failure in a script's word: a kind, perhaps with the seconds it asks for."""
+
+
+class Scripted:
+    """A provider that does at each call what the next word says; the last one repeats."""
+
+    def __init__(self, spec: dict[str, Any], tried: list[str]) -> None:
+        self._name: str = spec["name"]
+        self._supports: bool = spec.get("supports", True)
+        self._words: Iterator[str] = chain(spec["script"], repeat(spec["script"][-1]))
+        self._tried = tried
+
+    def target(self, health: HealthConfig | None) -> Target:
+        return Target(
+            identity=Identity(self._name, self._name),
+            provider_id=self._name,
+            supports=lambda request: self._supports,
+            why_not=lambda request: (FilterReason.UNSUPPORTED, "unsupported"),
+            invoke=self._invoke,
+            classify=_classified,
+            assess=_assessed,
+            usage=lambda value: None,
+            timeout_seconds=60.0,
+            health=health,
+        )
+
+    def _invoke(self, request: Any, limit: Limit) -> tuple[str, str]:
+        self._tried.append(self._name)
+        word = next(self._words)
+        if word in ("ok", "degraded") or word.startswith("assess_"):
+            return self._name, word
+        raise ToldError(word)
+
+
+def _classified(error: Exception) -> Failure:
+    kind, _, seconds = str(error).partition(":")
+    if kind == "classify_throws":
+        raise RuntimeError(kind)
+    return Failure(_KINDS[kind], kind, float(seconds) if seconds else None)
+
+
+def _assessed(value: tuple[str, str], attempt: Attempt) -> Any:
+    match value[1]:
+        case "assess_raise":
+            raise RuntimeError("no judgement")
+        case "assess_str":
+            return "ok"
+        case word:
+            return Outcome(word)
+
+
+class Replay:
+    """One case in turnout's terms, on a clock that only the case moves."""
+
+    def __init__(self, case: dict[str, Any]) -> None:
+        self._case = case
+        self._clock = ManualClock()
+        self._tried: list[str] = []
+        own = case.get("provider_breakers", {})
+        pool = PoolConfig()
+        self._engine = Engine(
+            Setup(
+                name="replay",
+                targets=tuple(
+                    Scripted(spec, self._tried).target(_breaker(own[spec["name"]]) if own else None)
+                    for spec in case["providers"]
+                ),
+                policy=PreferencePolicy(),
+                health=_breaker(case.get("breaker", {})),
+                pool=pool,
+                ledger=LedgerConfig(),
+                store=None,
+                owns_store=False,
+                metrics_scope="replay",
+                clock=self._clock,
+                rng=random.Random(1),
+                close_targets=lambda: None,
+                runtime=lambda: ThreadRuntime("replay", clock=self._clock, **pool.model_dump()),
+            )
+        )
+
+    def __enter__(self) -> "Replay":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._engine.close(None)
+
+    def route(self, number: int) -> tuple[str | None, list[str], dict[str, ProviderHealthReport]]:
+        """Who served this route, who was tried for it, and every provider's health after it."""
+        if number:
+            between = self._case.get("advance_between_routes", 0)
+            self._clock.advance(between[number - 1] if isinstance(between, list) else between)
+        before, served_by = len(self._tried), None
+        with suppress(RouteError):
+            served_by, _ = self._engine.invoke(
+                None, CallType.REGULAR, self._case.get("timeout"), StreamFailurePolicy.RESTART, None
+            )
+        return served_by, self._tried[before:], self._engine.health_report()
+
+
+def _breaker(settings: dict[str, Any]) -> HealthConfig:
+    """Their breaker: every cooldown starts at its base and doubles with each failed probe."""
+    base = settings.get("base_cooldown", 5.0)
+    return HealthConfig(
+        failure_threshold=settings.get("failure_threshold", 3),
+        failure_cooldown_seconds=base,
+        rate_limit_cooldown_seconds=base,
+        max_cooldown_seconds=settings.get("max_cooldown", 300.0),
+        cooldown_multiplier=2.0,
+    )
