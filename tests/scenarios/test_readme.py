@@ -88,6 +88,22 @@ def test_the_errors_example_shows_the_providers_own_words(
     assert "backup is on fire" in told
 
 
+def test_the_health_example_shows_who_is_benched_and_brings_it_back(
+    run: Any, simulator: Simulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = run("quick start", keep_open=True)
+    simulator.script("openai", Status(429, message="too fast", retry_after=1000))
+    for _ in range(2):
+        names["router"].invoke([names["hello"]])
+    capsys.readouterr()
+    run("health")
+    told = capsys.readouterr().out
+    assert "openai-production open 9" in told
+    assert "too fast" in told
+    assert "backup-production closed None None None" in told
+    assert names["router"].health_report()["openai-production"].state == "closed"
+
+
 def test_the_router_file_makes_a_router(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, simulator: Simulator
 ) -> None:
@@ -102,6 +118,7 @@ def test_the_router_file_makes_a_router(
         ]
         assert router.metrics_scope == "my-batch"
         assert router.providers[1].max_concurrency == 8
+        assert router.providers[1].context_window == 128_000
 
 
 def test_every_marked_block_is_run_here() -> None:
