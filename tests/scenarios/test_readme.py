@@ -104,6 +104,17 @@ def test_the_health_example_shows_who_is_benched_and_brings_it_back(
     assert names["router"].health_report()["openai-production"].state == "closed"
 
 
+def test_the_retries_example_makes_a_policy_that_tries_again(
+    run: Any, simulator: Simulator, rig: Any
+) -> None:
+    run("quick start", keep_open=True)
+    names = run("retries")
+    simulator.script("openai", [Status(500), Answer(text="again")])
+    router = rig.router([rig.provider(simulator, "openai")], retry_policy=names["policy"])
+    answer = router.invoke(rig.chat())
+    assert answer.choices[0].message.content == "again"
+
+
 def test_the_router_file_makes_a_router(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, simulator: Simulator
 ) -> None:
