@@ -20,11 +20,12 @@ Block = Callable[[], Mapping[str, float]]
 
 _SIMULATOR: Final = """
 import sys
-from turnout.testing.simulator import SimulatedProvider, Simulator
+from turnout.testing.simulator import SimulatedProvider, Simulator, Status
 
 long = SimulatedProvider("long", text="word " * 200, chunks=200)
-with Simulator([SimulatedProvider("plain"), long]) as simulator:
-    print(simulator.base_url("plain"), simulator.base_url("long"), flush=True)
+broken = SimulatedProvider("broken", Status(500))
+with Simulator([SimulatedProvider("plain"), long, broken]) as simulator:
+    print(*(simulator.base_url(name) for name in ("plain", "long", "broken")), flush=True)
     sys.stdin.read()
 """
 
@@ -176,12 +177,11 @@ class Routers:
                 )
             )
 
-    def over(self, base_url: str) -> ProviderRouter:
-        """A router over one provider behind the real SDK, its rows going into a DuckDB file."""
+    def over(self, *base_urls: str, **settings: Any) -> ProviderRouter:
+        """A router over providers behind the real SDK, its rows going into a DuckDB file."""
         store = self._stack.enter_context(closing(self._duckdb()))
-        return self._stack.enter_context(
-            self._opened([self.provider("sdk", base_url=base_url)], metrics_store=store)
-        )
+        providers = [self.provider(f"sdk{n}", base_url=url) for n, url in enumerate(base_urls)]
+        return self._stack.enter_context(self._opened(providers, metrics_store=store, **settings))
 
     @staticmethod
     def provider(name: str, **settings: Any) -> dict[str, Any]:
@@ -214,10 +214,12 @@ class Routers:
 
 
 class Simulated(NamedTuple):
-    """Base URLs of simulated providers: one of short answers, one that streams 200 chunks of text."""
+    """Base URLs of simulated providers: one of short answers, one that streams 200 chunks of text, one that answers
+    HTTP 500."""
 
     plain: str
     long: str
+    broken: str
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
