@@ -139,7 +139,8 @@ class ProviderConfig(Settings):
     ``provider_id`` is its lasting identity (health, ledger), ``name`` what people read. The key comes from ``api_key``
     or, read anew at each call, from the environment variable ``api_key_env``. ``timeout_seconds`` bounds one attempt: a
     whole regular answer, or the wait for each next piece of a stream. ``max_concurrency`` bounds the attempts in
-    flight. ``context_window``, in tokens, is what the model can take: a request that was too long for one provider
+    flight; without it, and with other providers beside it, workers make at most half of their number at a time.
+    ``context_window``, in tokens, is what the model can take: a request that was too long for one provider
     goes on only to a larger window. ``extra_body`` is merged into the call's own ``extra_body`` where the caller gave
     no such key. What ``health`` says goes before the router's own, and so does ``retry``: a RetryPolicy, the fields of
     ``SameProviderRetryPolicy`` as a dict, or False for none.

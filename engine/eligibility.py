@@ -128,19 +128,20 @@ class Eligibility:
         their lanes."""
         if progress.cut_reason is not None or progress.invocation.deadline.at != math.inf:
             self.refuse_to_go_on(progress)
-        clean = self.circuits.snapshot.clean
+        clean, pooled = self.circuits.snapshot.clean, progress.pooled
         full: list[Lane] = []
         index = 0
         while index < len(remaining):
             target = remaining[index]
             if not clean and self.benched(target, progress):
                 del remaining[index]
-            elif target.lane is None or target.lane.try_take():
+                continue
+            lane = target.pooled_lane if pooled else target.lane
+            if lane is None or lane.try_take():
                 del remaining[index]
                 return target
-            else:
-                full.append(target.lane)
-                index += 1
+            full.append(lane)
+            index += 1
         return full or None
 
     def benched(self, target: Target, progress: Progress) -> bool:
@@ -199,8 +200,8 @@ class Eligibility:
             if given is not False and not granted:
                 # Told, not asked: also where an interrupt lost the reply, and nothing can be waited for any more.
                 self.health.actor.tell(Returned(target.provider_id, permit))
-            if not granted and target.lane is not None:
-                target.lane.give_back()
+            if not granted and (lane := progress.lane_at(target)) is not None:
+                lane.put_back()
         return granted
 
     def _waited_for_bench(self, until: float, progress: Progress) -> Generator[Step, Any, None]:
@@ -216,15 +217,24 @@ class Eligibility:
     ) -> Generator[Step, Any, Target | None]:
         """Wait for room at any provider left, and take it; None where all were benched meanwhile."""
         while True:
+            was_pooled = progress.pooled
             limit = progress.under(Limit(progress.invocation.deadline.at, self.clock))
+            if progress.pooled is not was_pooled:
+                # Begun by who waits for it, it goes on on a worker: it stands where workers do.
+                found = self.next_target(remaining, progress)
+                if not isinstance(found, list):
+                    return found
+                lanes = found
             won: Lane | None = yield TakeLane(lanes, limit)
             if won is not None:
-                target = next(target for target in remaining if target.lane is won)
+                target = next(target for target in remaining if progress.lane_at(target) is won)
                 if self._may_begin(target, progress):
                     remaining.remove(target)
                     return target
-                won.give_back()
-            full = " or ".join(target.identity.described for target in remaining if target.lane in lanes)
+                won.put_back()
+            full = " or ".join(
+                target.identity.described for target in remaining if progress.lane_at(target) in lanes
+            )
             self.refuse_to_go_on(progress, waiting_for=f"room at {full}")
             found = self.next_target(remaining, progress)
             if not isinstance(found, list):

@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from turnout.actors.health import Health, ProviderHealthReport
 from turnout.actors.ledger import Ledger, LedgerStats
 from turnout.actors.ordering import Ordering
+from turnout.bulkheads import Bulkheads
 from turnout.calls import CallType, StreamFailurePolicy, StreamRestart
 from turnout.clock import Clock
 from turnout.config import BudgetConfig, HealthConfig, LedgerConfig, PoolConfig
@@ -37,7 +38,6 @@ from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.policies.retry import RetryPolicy
 from turnout.retrying import Retries
 from turnout.runtime.contract import Runtime
-from turnout.runtime.lane import Lane
 from turnout.runtime.steps import HandOver, Walk
 from turnout.storage.contract import MetricsStore
 from turnout.streaming import Reading, RouterStream, StreamRegistry
@@ -54,13 +54,17 @@ OnRestart = Callable[[StreamRestart], None]
 @dataclass(frozen=True, slots=True)
 class EngineStats:
     """Counts as of now. ``queued`` calls wait for a worker, ``pending`` ones have an unresolved future, ``streams``
-    are open in callers' hands. ``unobserved`` attempts came too fast for a learning policy."""
+    are open in callers' hands. ``in_line`` ones wait for room at a provider, with no thread of the pool;
+    ``lines`` counts them by ``provider_id``, those that wait for any of several at each. ``unobserved`` attempts came
+    too fast for a learning policy."""
 
     workers: int
     max_workers: int
     queued: int
     pending: int
     streams: int
+    in_line: int
+    lines: Mapping[str, int]
     unobserved: int
     ledger: LedgerStats
 
@@ -73,6 +77,7 @@ class Plant:
     health: Health
     ordering: Ordering
     ledger: Ledger | None
+    bulkheads: Bulkheads
     execution: Execution
     streams: StreamRegistry
     overdue: Overdue
@@ -134,6 +139,7 @@ class Engine:
         """Queue an invocation. With ``block`` it waits for a place at the door, as long as ``timeout`` allows."""
         plant = self._plant or self._rebuilt()
         progress = self._asked(request, call_type, timeout, failure_policy, on_restart)
+        progress.pooled = progress.submitted = True
         future = InvocationFuture(progress, plant.runtime, self._pending)
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
         try:
@@ -196,12 +202,15 @@ class Engine:
     def stats(self) -> EngineStats:
         plant = self.plant
         workers = plant.runtime.workers
+        in_line, lines = plant.bulkheads.waiting()
         return EngineStats(
             workers=workers.workers,
             max_workers=workers.max_workers,
             queued=workers.waiting,
             pending=len(self._pending),
             streams=len(plant.streams),
+            in_line=in_line,
+            lines=lines,
             unobserved=plant.ordering.missed,
             ledger=LedgerStats() if plant.ledger is None else plant.ledger.stats(),
         )
@@ -211,7 +220,7 @@ class Engine:
         return True if ledger is None else ledger.flush(timeout)
 
     def resize(self, max_workers: int) -> None:
-        self._open_plant().runtime.workers.resize(max_workers)
+        self._open_plant().bulkheads.resize(max_workers)
 
     def close(self, timeout: float | None) -> None:
         """Refuse new work, let submitted calls end, write the ledger, end the threads. Idempotent; where it was
@@ -338,12 +347,9 @@ class Engine:
             )
         )
         runtime.start()
-        targets = tuple(
-            target if target.max_concurrency is None else replace(target, lane=Lane(target.max_concurrency))
-            for target in setup.targets
-        )
+        bulkheads = Bulkheads(setup.targets, runtime)
         eligibility = Eligibility(
-            targets, health, health.circuits, setup.clock, setup.health.when_all_benched
+            bulkheads.targets, health, health.circuits, setup.clock, setup.health.when_all_benched
         )
         retries = Retries(setup.retry_policies, health, health.circuits, setup.clock)
         execution = Execution(
@@ -361,6 +367,7 @@ class Engine:
             health,
             ordering,
             ledger,
+            bulkheads,
             execution,
             StreamRegistry(f"turnout-{setup.name}-streams"),
             Overdue(runtime),

@@ -147,8 +147,12 @@ class Execution:
         try:
             value = yield this
             if isinstance(value, _AWAITABLE):
+                this.leaves_worker()
+                progress.pooled = progress.submitted
                 value = yield Await(value, this.limit, progress.invocation.context)
             if progress.invocation.call_type is _STREAMING and isinstance(value, NormalizedStream):
+                this.leaves_worker()
+                progress.pooled = progress.submitted = False
                 end = yield HandOver(
                     OpenedStream(value, progress, this.started, restart_of(broken, target, progress))
                 )
@@ -164,8 +168,8 @@ class Execution:
                 self.health.actor.tell(Returned(target.provider_id, this.permit))
             raise
         finally:
-            if target.lane is not None:
-                target.lane.give_back()
+            if this.lane is not None:
+                this.lane.give_back()
         try:
             return self._settled(this, value, end, error)
         finally:

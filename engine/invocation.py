@@ -37,7 +37,11 @@ Refusal = tuple[FilterReason, str]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A provider's place in one engine: who it is, what it owes (``adapters.contract``), its lane and its time."""
+    """A provider's place in one engine: who it is, what it owes (``adapters.contract``), its room and its time.
+
+    An attempt made by a worker takes a token of ``pooled_lane``, any other one of ``lane``; they are one and the same
+    where the provider has a bound of its own.
+    """
 
     identity: Identity
     provider_id: str
@@ -50,7 +54,9 @@ class Target:
     timeout_seconds: float
     max_concurrency: int | None = None
     health: HealthConfig | None = None
+    enabled: bool = True
     lane: Lane | None = None
+    pooled_lane: Lane | None = None
     #: An error as text without the provider's secrets.
     told: Callable[[BaseException], str] = told
     #: Whether a call under way always ends when its limit does.
@@ -88,8 +94,10 @@ class Progress:
         "failed",
         "invocation",
         "limit",
+        "pooled",
         "queue_seconds",
         "restarts",
+        "submitted",
     )
 
     def __init__(self, invocation: Invocation) -> None:
@@ -104,6 +112,8 @@ class Progress:
         self.cut_reason: str | None = None
         #: Every provider is benched, and one is tried all the same.
         self.ahead_of_time = False
+        #: Whether a worker makes the next attempt; and whether one goes on with the walk once that has waited.
+        self.pooled = self.submitted = False
 
     def cut(self, reason: str) -> None:
         """End the invocation now: the attempt in flight is cut, and no other is begun."""
@@ -113,11 +123,16 @@ class Progress:
             self.limit.cut(reason)
 
     def under(self, limit: Limit) -> Limit:
-        """From now on a cut is for ``limit``; one that came before is for it too."""
+        """From now on, while the walk waits, a cut is for ``limit``; one that came before is for it too."""
         self.limit = limit
+        self.pooled = self.submitted
         if self.cut_reason is not None:
             limit.cut(self.cut_reason)
         return limit
+
+    def lane_at(self, target: Target) -> Lane | None:
+        """Where its next attempt at ``target`` takes its room."""
+        return target.pooled_lane if self.pooled else target.lane
 
     def show(self, attempt: Attempt) -> None:
         """From now on the report has it: whoever sees it there must find its provider's health as it left it."""
@@ -148,9 +163,9 @@ class OpenedStream:
 
 class Try(Call):
     """One physical try: the call that a driver is to make, what is known from its start, and how it becomes an
-    Attempt."""
+    Attempt. Its room was taken before."""
 
-    __slots__ = ("began", "epoch", "permit", "progress", "reason", "started", "target")
+    __slots__ = ("began", "epoch", "lane", "permit", "progress", "reason", "started", "target")
 
     def __init__(
         self,
@@ -167,6 +182,7 @@ class Try(Call):
         self.progress = progress
         self.epoch = epoch
         self.permit = permit
+        self.lane = target.pooled_lane if progress.pooled else target.lane
         self.began = clock.wall()
         self.started = started = clock.monotonic()
         self.function = target.invoke
@@ -178,6 +194,13 @@ class Try(Call):
         self.limit = progress.limit = Limit(min(last, until), clock)
         if progress.cut_reason is not None:
             self.limit.cut(progress.cut_reason)
+
+    def leaves_worker(self) -> None:
+        """It goes on without the worker that made it: what bounds workers alone is given back."""
+        lane = self.lane
+        if lane is not None and lane is not self.target.lane:
+            self.lane = None
+            lane.give_back()
 
     def ended(
         self,

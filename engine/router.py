@@ -223,7 +223,7 @@ class ProviderRouter:
         self._engine.reset_health(provider_id)
 
     def stats(self) -> EngineStats:
-        """Counts as of now: workers, queue, pending futures, open streams, the ledger's rows."""
+        """Counts as of now: workers, queue, pending futures, calls in line, open streams, the ledger's rows."""
         return self._engine.stats()
 
     def flush(self, timeout: float = 30.0) -> bool:
@@ -231,7 +231,8 @@ class ProviderRouter:
         return self._engine.flush(checked_wait(timeout))
 
     def resize(self, max_workers: int) -> None:
-        """Change the number of workers while running; surplus ones finish what they are doing."""
+        """Change the number of workers, and with it each provider's share, while running; surplus ones finish
+        what they are doing."""
         if (
             isinstance(max_workers, bool)
             or not isinstance(max_workers, int)
@@ -275,6 +276,7 @@ def _target(native: NativeProvider, *, cuttable: bool) -> Target:
         config.timeout_seconds,
         config.max_concurrency,
         config.health,
+        config.enabled,
         told=native.told,
         # Of what the built-in adapters do, only the lookup of a name cannot be cut.
         cuttable=cuttable and _needs_no_lookup(config.base_url),

@@ -62,7 +62,8 @@ The code of a failure is its kind (timeout, connection, ...), deadline_exceeded 
 given twice belongs to its first line; the second is a bad line, and its error has no custom_id.
 
 --resume keeps the answers in OUT and runs all other lines of IN, those that failed before too. While every provider
-is benched, lines fail at once: for a provider that answers 429 soon, lower --workers or its max_concurrency.
+is benched, lines fail at once: for a provider that answers 429 soon, lower --workers or its max_concurrency. Of
+several providers each has at most half of the workers, or its max_concurrency if set.
 
 \b
 Exit codes: 0 all answered, 1 some were not, 2 nothing was run, 130 Ctrl-C.

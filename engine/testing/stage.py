@@ -8,6 +8,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
 
+from turnout.future import InvocationFuture
 from turnout.runtime.actor import Behaviour
 from turnout.runtime.drivers import Handed
 from turnout.runtime.steps import Walk
@@ -152,10 +153,10 @@ class Stage:
             self._order.soon(name, partial(self._act, number, script, None, None), Place.CALLER)
             return
         # As result() does: who waits for a call that no worker has begun makes it, if it comes to that first.
-        ticket = getattr(awaited, "ticket", None)
-        if ticket is not None and self._order.chance(2):
-            task = ticket.take()
+        if isinstance(awaited, InvocationFuture) and self._order.chance(2):
+            task = awaited.take()
             if task is not None:
+                awaited.progress.pooled = False
                 self._order.soon(f"{name} makes its call itself", task)
         awaited.add_done_callback(partial(self._heard, number, script))
 

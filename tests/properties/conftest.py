@@ -76,6 +76,8 @@ class Provider:
     play: Any
     #: By request, the event at which it was called.
     in_flight: dict[int, int] = field(default_factory=dict)
+    #: By request, those that occupy a worker, and the event at which their caller asked.
+    pooled: dict[int, int] = field(default_factory=dict)
 
     def target(self) -> Target:
         return Target(
@@ -98,6 +100,10 @@ class Provider:
         play.claim(self.width is None or len(self.in_flight) <= self.width, f"{self.name} is over its width")
         if rng.random() < 0.2:
             return self.later(asked)
+        if self.width is None and play.stage.owns_this_thread():
+            self.pooled[asked.key] = asked.began
+            share = play.widest_share_since(min(self.pooled.values()))
+            play.claim(share is None or len(self.pooled) <= share, f"{self.name} is over its share")
         if rng.random() < 0.01:
             raise SystemExit("a callback may raise anything")
         return self.answer(asked)
@@ -157,6 +163,7 @@ class Callers:
                     self.invokes,
                     self.cancels,
                     self.resets_health,
+                    self.resizes,
                     self.lets_time_pass,
                 ]
             )(name)
@@ -231,6 +238,10 @@ class Callers:
         self.play.engine.reset_health(provider)
         self.play.resetting -= 1
         self.play.resets.append((provider, before, len(self.play.stage.trace)))
+        yield
+
+    def resizes(self, name: str) -> Script:
+        self.play.resize(self.play.rng.randint(1, 5))
         yield
 
     def lets_time_pass(self, name: str) -> Script:

@@ -70,7 +70,7 @@ class Play:
         self.rng = rng = random.Random(-1 - stage.seed)
         self.weather = rng.choice([0.1, 0.3, 0.6])
         self.providers = {
-            name: cast.provider(name, rng.choice([None, 1, 1, 2]), self)
+            name: cast.provider(name, rng.choice([None, None, 1, 2]), self)
             for name in "abc"[: rng.randint(1, 3)]
         }
         self.asked: dict[int, Any] = {}
@@ -92,7 +92,12 @@ class Play:
         self.history = {0: self.engine.plant.health.snapshot}
         self.closings: list[tuple[str, int]] = []
         self.resetting = 0
+        #: Sizes of the pool, and the events since which they were in force.
+        self.sizes = [(0, stage.workers.max_workers)]
+        #: Whom somebody was seen to wait for: "shared" or "bounded" ones.
+        self.waited_for: set[str] = set()
         self._witness_records()
+        self._witness_hand_overs()
         stage.watch(self._look)
 
     def _engine(self) -> Engine:
@@ -126,6 +131,7 @@ class Play:
             asked.attempts.append(attempt)
             self.recorded.append(attempt)
             called_at = self.providers[attempt.provider_id].in_flight.pop(asked.key)
+            self.providers[attempt.provider_id].pooled.pop(asked.key, None)
             self.calls.append((attempt, called_at, len(self.stage.trace)))
             self.claim(
                 len(asked.attempts) == len(asked.sent) == attempt.number,
@@ -140,6 +146,27 @@ class Play:
 
         ledger.put = witnessed  # type: ignore[method-assign]
 
+    def _witness_hand_overs(self) -> None:
+        handed = self.engine._handed
+
+        def witnessed(walk: Any, step: Any) -> Any:
+            for provider in self.providers.values():
+                provider.pooled.pop(step.value.progress.invocation.request.key, None)
+            return handed(walk, step)
+
+        self.engine._handed = witnessed  # type: ignore[method-assign]
+
+    def resize(self, max_workers: int) -> None:
+        self.engine.resize(max_workers)
+        self.sizes.append((len(self.stage.trace), max_workers))
+
+    def widest_share_since(self, event: int) -> int | None:
+        """The most that a provider without a bound of its own was allowed of the pool, then and later."""
+        if len(self.providers) == 1:
+            return None
+        ends = [since for since, _ in self.sizes[1:]] + [math.inf]
+        return max(max(size // 2, 1) for (_, size), end in zip(self.sizes, ends, strict=True) if end >= event)
+
     def claim(self, holds: bool, what: str) -> None:
         """Say what must hold where a failed assertion would be taken for a provider's own failure."""
         if not holds:
@@ -150,8 +177,13 @@ class Play:
         assert not self.wrong, self.wrong
         plant = self.engine.plant
         for target in plant.execution.eligibility.targets:
-            if target.lane is not None:
-                assert target.lane.free <= target.lane.width, f"{target.provider_id} has a token too many"
+            for lane in lanes(target):
+                assert lane.free <= lane.width, f"{target.provider_id} has a token too many"
+                if not lane.waiting:
+                    continue
+                assert not lane.free, f"somebody waits although {target.provider_id} has room"
+                kind = "bounded" if lane is target.lane else "shared"
+                self.waited_for.add(kind)
         if plant.health.snapshot.epoch not in self.history:
             before = self.history[plant.health.snapshot.epoch - 1]
             self.history[plant.health.snapshot.epoch] = plant.health.snapshot
@@ -182,16 +214,22 @@ def play(seed: int, cast: Any) -> Play:
     return this
 
 
+def lanes(target: Any) -> set[Any]:
+    return {lane for lane in (target.lane, target.pooled_lane) if lane is not None}
+
+
 def everything_ended(this: Play) -> None:
     assert this.stage.unfinished == []
     stats = this.engine.stats()
-    assert (stats.pending, stats.queued, stats.workers, stats.streams) == (0, 0, 0, 0)
+    assert (stats.pending, stats.queued, stats.workers, stats.streams, stats.in_line) == (0, 0, 0, 0, 0)
     for key, future in this.futures.items():
         assert future.done()
         assert this.asked[key].resolved == 1
+    share = this.widest_share_since(len(this.stage.trace))
     for target in this.engine.plant.execution.eligibility.targets:
-        if target.lane is not None:
-            assert target.lane.free == target.lane.width, f"{target.provider_id} has lost a token"
+        for lane in lanes(target):
+            assert lane.free == lane.width, f"{target.provider_id} has lost a token"
+            assert lane is target.lane or lane.width == share, f"{target.provider_id} has another's share"
     assert not any(provider.in_flight for provider in this.providers.values())
     for name, circuit in this.engine.plant.health.snapshot.circuits.items():
         assert circuit.probes == (), f"{name} has lost a permit"
@@ -296,9 +334,11 @@ def _quiet() -> Iterator[None]:
 
 
 def test_every_interleaving_keeps_its_promises(batch: range, cast: Any) -> None:
-    ends = {attempt.outcome for seed in batch for attempt in play(seed, cast).recorded}
-    # Promises kept by plays in which nothing happens would say nothing.
-    assert ends == set(Outcome) or len(batch) < BATCH
+    plays = [play(seed, cast) for seed in batch]
+    if len(batch) == BATCH:
+        # Promises kept by plays in which nothing happens would say nothing.
+        assert {attempt.outcome for this in plays for attempt in this.recorded} == set(Outcome)
+        assert {kind for this in plays for kind in this.waited_for} == {"shared", "bounded"}
 
 
 def test_a_seed_plays_the_same_events_again(cast: Any) -> None:

@@ -27,6 +27,7 @@ protocol = "openai_{protocol}"
 model = "model-of-{name}"
 base_url = "{url}"
 api_key = "sk-of-{name}"
+max_concurrency = 100
 """
 
 
@@ -41,7 +42,7 @@ class Bench:
         self._stack = stack
 
     def providers(self, head: str = "", **scripts: ScriptLike) -> Simulator:
-        """Simulated providers, each configured for Chat and for Responses."""
+        """Simulated providers, each configured for Chat and for Responses, and free to have the whole pool."""
         sim: Simulator = self._rig.simulate(**scripts)
         config = head + f'[metrics_store]\nbackend = "sqlite"\npath = "{self.ledger}"\n'
         for name in scripts:
@@ -303,6 +304,14 @@ def test_no_more_calls_run_at_once_than_there_are_workers(bench: Bench) -> None:
     sim = bench.providers(only=Answer(latency_seconds=0.02))
     bench.lines(40)
     assert bench.run("--workers", "3")[0] == 0
+    assert open_at_once(sim.requests("only")) == 3
+
+
+def test_of_several_providers_one_without_a_bound_of_its_own_has_half_of_the_workers(bench: Bench) -> None:
+    sim = bench.providers(only=Answer(latency_seconds=0.02))
+    bench.config.write_text(bench.config.read_text().replace("max_concurrency = 100\n", ""))
+    bench.lines(40)
+    assert bench.run("--workers", "6")[0] == 0
     assert open_at_once(sim.requests("only")) == 3
 
 
