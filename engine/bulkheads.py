@@ -8,6 +8,7 @@ from turnout.decisions.share import default_share
 from turnout.invocation import Target
 from turnout.runtime.contract import Runtime
 from turnout.runtime.lane import Claim, Lane
+from turnout.runtime.pace import Pace, PacedLane
 
 
 class Bulkheads:
@@ -36,13 +37,22 @@ class Bulkheads:
         return len(set().union(*lines.values())), {name: len(line) for name, line in lines.items()}
 
     def _with_lanes(self, target: Target) -> Target:
-        lane = None if target.max_concurrency is None else Lane(target.max_concurrency)
+        pace = None
+        if target.min_interval_seconds:
+            pace = Pace(target.min_interval_seconds, self._runtime.clock, self._runtime.alarms)
+        lane = _lane(target.max_concurrency, pace)
         share = default_share(self._runtime.workers.max_workers, self._providers)
         if target.max_concurrency is not None or share is None:
-            return replace(target, lane=lane, pooled_lane=lane)
-        pooled_lane = Lane(share)
+            return replace(target, lane=lane, pooled_lane=lane, pace=pace)
+        pooled_lane = Lane(share) if pace is None else PacedLane(share, pace)
         self._shares.append(pooled_lane)
-        return replace(target, lane=lane, pooled_lane=pooled_lane)
+        return replace(target, lane=lane, pooled_lane=pooled_lane, pace=pace)
+
+
+def _lane(width: int | None, pace: Pace | None) -> Lane | None:
+    if pace is not None:
+        return PacedLane(width, pace)
+    return None if width is None else Lane(width)
 
 
 def _claims(target: Target) -> set[Claim]:

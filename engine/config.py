@@ -139,7 +139,8 @@ class ProviderConfig(Settings):
     ``provider_id`` is its lasting identity (health, ledger), ``name`` what people read. The key comes from ``api_key``
     or, read anew at each call, from the environment variable ``api_key_env``. ``timeout_seconds`` bounds one attempt: a
     whole regular answer, or the wait for each next piece of a stream. ``max_concurrency`` bounds the attempts in
-    flight; without it, and with other providers beside it, workers make at most half of their number at a time.
+    flight; without it, and with other providers beside it, workers make at most half of their number at a time. Each
+    attempt begins at least ``min_interval_seconds`` after the one before.
     ``context_window``, in tokens, is what the model can take: a request that was too long for one provider
     goes on only to a larger window. ``extra_body`` is merged into the call's own ``extra_body`` where the caller gave
     no such key. What ``health`` says goes before the router's own, and so does ``retry``: a RetryPolicy, the fields of
@@ -156,6 +157,7 @@ class ProviderConfig(Settings):
     enabled: bool = True
     timeout_seconds: float = Field(default=120.0, gt=0, le=LONGEST_SECONDS)
     max_concurrency: int | None = Field(default=None, ge=1, le=MOST_WORKERS)
+    min_interval_seconds: float = Field(default=0.0, ge=0, le=LONGEST_SECONDS)
     context_window: int | None = Field(default=None, ge=1)
     extra_body: Mapping[str, Any] = Field(default_factory=dict)
     _keys: _Keys = PrivateAttr(default_factory=_Keys)

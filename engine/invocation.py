@@ -26,6 +26,7 @@ from turnout.errors import Exclusion, FailedAttempt, told
 from turnout.faults import Failure
 from turnout.ids import id_text
 from turnout.runtime.lane import Lane
+from turnout.runtime.pace import Pace
 from turnout.runtime.steps import Call
 
 _OK = Outcome.OK
@@ -54,9 +55,11 @@ class Target:
     timeout_seconds: float
     max_concurrency: int | None = None
     health: HealthConfig | None = None
+    min_interval_seconds: float = 0.0
     enabled: bool = True
     lane: Lane | None = None
     pooled_lane: Lane | None = None
+    pace: Pace | None = None
     #: An error as text without the provider's secrets.
     told: Callable[[BaseException], str] = told
     #: Whether a call under way always ends when its limit does.
@@ -194,6 +197,8 @@ class Try(Call):
         self.limit = progress.limit = Limit(min(last, until), clock)
         if progress.cut_reason is not None:
             self.limit.cut(progress.cut_reason)
+        if target.pace is not None:
+            target.pace.begun(started)
 
     def leaves_worker(self) -> None:
         """It goes on without the worker that made it: what bounds workers alone is given back."""

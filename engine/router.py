@@ -276,6 +276,7 @@ def _target(native: NativeProvider, *, cuttable: bool) -> Target:
         config.timeout_seconds,
         config.max_concurrency,
         config.health,
+        config.min_interval_seconds,
         config.enabled,
         told=native.told,
         # Of what the built-in adapters do, only the lookup of a name cannot be cut.

@@ -62,8 +62,8 @@ The code of a failure is its kind (timeout, connection, ...), deadline_exceeded 
 given twice belongs to its first line; the second is a bad line, and its error has no custom_id.
 
 --resume keeps the answers in OUT and runs all other lines of IN, those that failed before too. While every provider
-is benched, lines fail at once: for a provider that answers 429 soon, lower --workers or its max_concurrency. Of
-several providers each has at most half of the workers, or its max_concurrency if set.
+is benched, lines fail at once: for a provider that answers 429 soon, lower --workers or its max_concurrency, or set
+its min_interval_seconds. Of several providers each has at most half of the workers, or its max_concurrency if set.
 
 \b
 Exit codes: 0 all answered, 1 some were not, 2 nothing was run, 130 Ctrl-C.
@@ -84,7 +84,7 @@ A configuration, turnout.toml:
   protocol = "openai_chat"        # openai_responses for /v1/responses
   model = "gpt-4.1-mini"
   api_key_env = "OPENAI_API_KEY"
-  # base_url, timeout_seconds, max_concurrency, extra_body
+  # base_url, timeout_seconds, max_concurrency, min_interval_seconds, extra_body
 """
 )
 

@@ -104,14 +104,20 @@ def _lane_here(step: TakeLane, runtime: Runtime) -> Lane | None:
     step.limit.on_cut(lambda: _give_up(claim))
     try:
         enrol(claim, step.lanes)
-        lane: Lane | None = runtime.clock.wait(arrived, step.limit.remaining())
-        return lane
-    except Empty:
+        while not step.limit.expired():
+            # Its own alarm: after close() there is no other, and streams still start over then.
+            rest = min(lane.rest_seconds for lane in step.lanes)
+            try:
+                lane: Lane | None = runtime.clock.wait(arrived, min(step.limit.remaining(), rest))
+                return lane
+            except Empty:
+                for lane in step.lanes:
+                    lane.match()
         claim.settle(None)
         return arrived.get_nowait()
     except BaseException:
         if not claim.settle(None) and (won := arrived.get_nowait()) is not None:
-            won.give_back()
+            won.put_back()
         raise
     finally:
         step.limit.on_cut(None)

@@ -73,6 +73,7 @@ class Provider:
 
     name: str
     width: int | None
+    interval: float
     play: Any
     #: By request, the event at which it was called.
     in_flight: dict[int, int] = field(default_factory=dict)
@@ -91,6 +92,7 @@ class Provider:
             usage=lambda value: None,
             timeout_seconds=TIMEOUT_SECONDS,
             max_concurrency=self.width,
+            min_interval_seconds=self.interval,
         )
 
     def invoke(self, asked: Asked, limit: Limit) -> Any:

@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ class Play:
         self.rng = rng = random.Random(-1 - stage.seed)
         self.weather = rng.choice([0.1, 0.3, 0.6])
         self.providers = {
-            name: cast.provider(name, rng.choice([None, None, 1, 2]), self)
+            name: cast.provider(name, rng.choice([None, None, 1, 2]), rng.choice([0.0, 0.0, 0.5, 15.0]), self)
             for name in "abc"[: rng.randint(1, 3)]
         }
         self.asked: dict[int, Any] = {}
@@ -94,7 +95,7 @@ class Play:
         self.resetting = 0
         #: Sizes of the pool, and the events since which they were in force.
         self.sizes = [(0, stage.workers.max_workers)]
-        #: Whom somebody was seen to wait for: "shared" or "bounded" ones.
+        #: Whom somebody was seen to wait for: "paced", "shared" or "bounded" ones.
         self.waited_for: set[str] = set()
         self._witness_records()
         self._witness_hand_overs()
@@ -181,8 +182,8 @@ class Play:
                 assert lane.free <= lane.width, f"{target.provider_id} has a token too many"
                 if not lane.waiting:
                     continue
-                assert not lane.free, f"somebody waits although {target.provider_id} has room"
-                kind = "bounded" if lane is target.lane else "shared"
+                assert target.pace or not lane.free, f"somebody waits although {target.provider_id} has room"
+                kind = "paced" if target.pace else "bounded" if lane is target.lane else "shared"
                 self.waited_for.add(kind)
         if plant.health.snapshot.epoch not in self.history:
             before = self.history[plant.health.snapshot.epoch - 1]
@@ -207,6 +208,7 @@ def play(seed: int, cast: Any) -> Play:
         records_are_exact(this)
         nobody_was_asked_while_benched(this)
         few_probe_at_once(this)
+        no_interval_is_undercut(this)
         late_successes_prove_nothing(this)
         what_a_caller_has_seen_its_next_call_knows(this)
         this.engine.close(None)
@@ -230,6 +232,7 @@ def everything_ended(this: Play) -> None:
         for lane in lanes(target):
             assert lane.free == lane.width, f"{target.provider_id} has lost a token"
             assert lane is target.lane or lane.width == share, f"{target.provider_id} has another's share"
+        assert target.pace is None or len(target.pace._slot) == 1, f"{target.provider_id} has lost its slot"
     assert not any(provider.in_flight for provider in this.providers.values())
     for name, circuit in this.engine.plant.health.snapshot.circuits.items():
         assert circuit.probes == (), f"{name} has lost a permit"
@@ -268,6 +271,13 @@ def few_probe_at_once(this: Play) -> None:
             and _began(this, probe) - _began(this, other) < TIMEOUT_SECONDS
         ]
         assert len(beside) <= this.health.half_open_probes, f"{probe} was one probe too many: {beside}"
+
+
+def no_interval_is_undercut(this: Play) -> None:
+    for name, provider in this.providers.items():
+        begun = sorted(_began(this, attempt) for attempt in this.recorded if attempt.provider_id == name)
+        for before, after in pairwise(begun):
+            assert after - before >= provider.interval - 1e-6, f"{name} was asked again too soon"
 
 
 def late_successes_prove_nothing(this: Play) -> None:
@@ -338,7 +348,7 @@ def test_every_interleaving_keeps_its_promises(batch: range, cast: Any) -> None:
     if len(batch) == BATCH:
         # Promises kept by plays in which nothing happens would say nothing.
         assert {attempt.outcome for this in plays for attempt in this.recorded} == set(Outcome)
-        assert {kind for this in plays for kind in this.waited_for} == {"shared", "bounded"}
+        assert {kind for this in plays for kind in this.waited_for} == {"paced", "shared", "bounded"}
 
 
 def test_a_seed_plays_the_same_events_again(cast: Any) -> None:

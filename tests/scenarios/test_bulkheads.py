@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from turnout import DeadlineExceededError
-from turnout.testing import FINISHED, ScriptedAdapters
+from turnout.invocation import Progress
+from turnout.runtime.steps import TakeLane
+from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
 
 WAIT = 30.0
 
@@ -149,6 +151,32 @@ def test_who_waits_for_a_call_that_no_worker_has_begun_is_not_bounded_by_the_sha
 
     assert [answer.result() for answer in answers] == ["answer of a"] * 4
     assert not wait(busy, WAIT).not_done
+
+
+def test_a_call_begun_by_its_waiter_is_a_workers_once_it_has_waited(rig: Any) -> None:
+    router = rig.router(
+        [provider(name, min_interval_seconds=60) for name in "ab"],
+        adapter_factory=ScriptedAdapters({"a": ["a"], "b": ["b"]}),
+        clock=ManualClock(),
+    )
+    for _ in "ab":
+        router.invoke(rig.chat())
+    plant = router._engine.plant
+    targets = plant.execution.eligibility.targets
+
+    def waits_at(*, submitted: bool) -> Any:
+        future = router.submit(rig.chat())
+        future.cancel()
+        progress = Progress(future._progress.invocation)
+        progress.submitted = submitted
+        walk = plant.execution.walk(progress)
+        step = next(walk)
+        assert isinstance(step, TakeLane)
+        walk.close()
+        return {id(lane) for lane in step.lanes}
+
+    assert waits_at(submitted=True) == {id(target.pooled_lane) for target in targets}
+    assert waits_at(submitted=False) == {id(target.lane) for target in targets}
 
 
 def test_shares_grow_and_shrink_with_the_pool(rig: Any) -> None:

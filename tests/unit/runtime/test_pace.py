@@ -1,0 +1,163 @@
+"""Paces: the interval is never undercut, whoever calls; nobody is forgotten; order is kept."""
+
+import random
+import threading
+from functools import partial
+from itertools import pairwise
+from queue import SimpleQueue
+
+import pytest
+
+from turnout.clock import SystemClock
+from turnout.runtime.lane import Claim, Lane, enrol
+from turnout.runtime.pace import Pace, PacedLane
+from turnout.runtime.timer import Timer
+from turnout.testing import Stage
+
+WAIT = 20.0
+
+
+class Rig:
+    """A pace of ten seconds with a lane for workers, two at a time, and one for everybody else, on a stage."""
+
+    def __init__(self) -> None:
+        self.stage = Stage(1)
+        self.clock = self.stage.clock
+        self.pace = Pace(10.0, self.clock, self.stage.alarms)
+        self.workers, self.others = PacedLane(2, self.pace), PacedLane(None, self.pace)
+        self.served: list[str] = []
+
+    def waits(self, name: str, *lanes: Lane) -> Claim:
+        claim = Claim(partial(self._won, name))
+        enrol(claim, lanes)
+        return claim
+
+    def begin(self) -> None:
+        self.pace.begun(self.clock.monotonic())
+
+    def _won(self, name: str, lane: Lane | None) -> None:
+        self.served.append(name)
+
+
+def test_the_slot_is_taken_once_and_again_after_the_interval() -> None:
+    rig = Rig()
+    assert rig.others.try_take()
+    assert not rig.others.try_take()
+    rig.clock.advance(3.0)
+    rig.begin()
+    rig.clock.advance(9.9)
+    assert not rig.others.try_take()
+    rig.clock.advance(0.1)
+    assert rig.others.try_take()
+
+
+def test_the_interval_runs_from_the_beginning_and_not_from_when_the_slot_was_taken() -> None:
+    rig = Rig()
+    assert rig.others.try_take()
+    rig.clock.advance(25.0)
+    rig.begin()
+    assert not rig.others.try_take()
+
+
+def test_those_who_wait_are_served_when_it_is_time_and_in_order_over_both_lanes() -> None:
+    rig = Rig()
+    assert rig.others.try_take()
+    rig.waits("first", rig.workers)
+    rig.waits("second", rig.others)
+    rig.waits("third", rig.workers)
+    served: list[list[str]] = []
+    for _ in range(3):
+        rig.begin()
+        rig.stage.run()
+        served.append(list(rig.served))
+    assert served == [["first"], ["first", "second"], ["first", "second", "third"]]
+    assert rig.clock.monotonic() == 30.0
+
+
+def test_a_newcomer_does_not_pass_who_waits_in_the_other_lane() -> None:
+    rig = Rig()
+    assert rig.others.try_take()
+    rig.waits("first", rig.workers)
+    rig.begin()
+    # It is time, and the alarm has not rung yet.
+    rig.clock.advance(10.0)
+    assert not rig.others.try_take()
+    assert rig.served == ["first"]
+
+
+def test_who_waits_for_room_keeps_nobody_else_from_the_slot() -> None:
+    rig = Rig()
+    for _ in range(2):
+        assert rig.workers.try_take()
+        rig.begin()
+        rig.clock.advance(10.0)
+    rig.waits("no room", rig.workers)
+    assert rig.others.try_take()
+    rig.begin()
+    rig.workers.give_back()
+    assert rig.served == []
+    rig.stage.run()
+    assert rig.served == ["no room"]
+
+
+def test_a_slot_that_is_not_used_goes_to_the_next_at_once() -> None:
+    rig = Rig()
+    assert rig.workers.try_take()
+    rig.waits("next", rig.others)
+    rig.workers.put_back()
+    assert rig.served == ["next"]
+    assert rig.workers.free == 2
+
+
+def test_a_wait_given_up_costs_no_slot() -> None:
+    rig = Rig()
+    assert rig.others.try_take()
+    rig.waits("gone", rig.workers).settle(None)
+    rig.waits("stays", rig.others)
+    rig.begin()
+    rig.stage.run()
+    assert rig.served == ["gone", "stays"]
+    assert rig.clock.monotonic() == 10.0
+    assert rig.workers.free == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_under_threads_no_interval_is_undercut_and_nobody_is_forgotten(seed: int) -> None:
+    clock = SystemClock()
+    timer = Timer(f"pace-test-{seed}", clock)
+    interval = 0.0005
+    pace = Pace(interval, clock, timer)
+    lanes = [PacedLane(2, pace), PacedLane(None, pace)]
+    begun = SimpleQueue[float]()
+
+    def caller(number: int) -> None:
+        rng = random.Random(seed * 100 + number)
+        for _ in range(60):
+            lane = rng.choice(lanes)
+            if not lane.try_take():
+                won: SimpleQueue[Lane | None] = SimpleQueue()
+                claim = Claim(won.put)
+                enrol(claim, [lane])
+                if rng.random() < 0.1:
+                    claim.settle(None)
+                if won.get(timeout=WAIT) is None:
+                    continue
+            if rng.random() < 0.1:
+                lane.put_back()
+                continue
+            at = clock.monotonic()
+            begun.put(at)
+            pace.begun(at)
+            lane.give_back()
+
+    threads = [threading.Thread(target=caller, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT * 2)
+    assert not any(thread.is_alive() for thread in threads)
+    assert timer.stop(WAIT) == []
+    instants = [begun.get_nowait() for _ in range(begun.qsize())]
+    assert len(instants) > 200
+    assert all(after - before >= interval - 1e-9 for before, after in pairwise(instants))
+    assert lanes[0].free == 2
