@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+Kind: TypeAlias = Literal["text", "reasoning", "refusal", "tool_call"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -17,10 +19,12 @@ class Answer:
     `latency_seconds` passes before the headers; `first_token_seconds` (streams) between the opening
     and the first text; `chunk_interval_seconds` between two texts. `text` is cut in `chunks` pieces, at
     most one a character. `opening=False` starts a stream with text at once: no role-only chunk, no
-    `response.created` and the like. `usage=False` reports no tokens.
+    `response.created` and the like. `usage=False` reports no tokens. `kind` is what the text is: something
+    said, thought or declined, or the arguments of a call of the tool `look_up`.
     """
 
     text: str | None = None
+    kind: Kind = "text"
     chunks: int | None = None
     finish_reason: str = "stop"
     latency_seconds: float | None = None
@@ -131,6 +135,22 @@ class KeepAliveComments:
 
 
 @dataclass(frozen=True, slots=True)
+class EmptyChunks:
+    """Chunks that say nothing (a text delta of no letters) for ever after `after_chunks` texts.
+
+    A plain request gets what `KeepAliveComments` sends it.
+    """
+
+    interval_seconds: float = 0.05
+    after_chunks: int = 0
+    answer: Answer = Answer()
+
+    def __post_init__(self) -> None:
+        if self.interval_seconds <= 0:
+            raise ValueError("interval_seconds must be above 0: chunks without a pause would never end")
+
+
+@dataclass(frozen=True, slots=True)
 class MalformedChunk:
     """One SSE event that is not JSON, then the stream goes on (plain: the whole body is not JSON)."""
 
@@ -224,6 +244,7 @@ Behaviour: TypeAlias = (
     | TrickledHeaders
     | TrickledBody
     | KeepAliveComments
+    | EmptyChunks
     | MalformedChunk
     | MissingDone
     | NoFinish

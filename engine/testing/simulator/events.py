@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
+#: The tool that an answer of the kind `tool_call` calls.
+TOOL = "look_up"
+
 
 class Part(Enum):
     """Where in a stream an event belongs."""
@@ -34,6 +37,9 @@ class Rendering(Protocol):
 
     def events(self, texts: int | None = None) -> Iterator[Event]:
         """The stream of a healthy answer: whole, or its opening and so many texts and nothing after."""
+
+    def empty_event(self) -> bytes:
+        """An event with a piece of text that has no letters."""
 
     def error_event(self, message: str, error_type: str, code: str | None) -> bytes:
         """An event whose data is an object with an `error`."""

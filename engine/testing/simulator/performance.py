@@ -1,7 +1,7 @@
 """Turns a behaviour into the steps of one HTTP response."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from turnout.testing.simulator import behaviours as does
@@ -67,6 +67,7 @@ _Answering = (
     | does.TrickledHeaders
     | does.TrickledBody
     | does.KeepAliveComments
+    | does.EmptyChunks
     | does.MalformedChunk
     | does.MissingDone
     | does.NoFinish
@@ -130,6 +131,7 @@ def _shown(behaviour: _Answering, rendering: Rendering) -> Iterator[Event]:
             | does.Reset(after_chunks=int(count))
             | does.Stall(after_chunks=int(count))
             | does.KeepAliveComments(after_chunks=int(count))
+            | does.EmptyChunks(after_chunks=count)
             | does.InStreamError(after_chunks=int(count))
             | does.ErrorEvent(after_chunks=int(count))
         ):
@@ -179,7 +181,9 @@ def _stream_end(behaviour: _Answering, rendering: Rendering) -> Iterator[Step]:
         case does.Stall():
             yield StayOpen()
         case does.KeepAliveComments(interval_seconds=interval):
-            yield from _for_ever(_COMMENT, interval)
+            yield from _for_ever(lambda: _COMMENT, interval)
+        case does.EmptyChunks(interval_seconds=interval):
+            yield from _for_ever(rendering.empty_event, interval)
         case does.InStreamError(message, error_type, code):
             yield Piece(rendering.error_event(message, error_type, code))
             yield Finish()
@@ -196,9 +200,9 @@ def _plain(behaviour: _Answering, rendering: Rendering, reply: Reply) -> Iterato
     half = data[: len(data) // 2]
     sized = {**_JSON, "content-length": str(len(data))}
     match behaviour:
-        case does.KeepAliveComments(interval_seconds=interval):
+        case does.KeepAliveComments(interval_seconds=interval) | does.EmptyChunks(interval_seconds=interval):
             yield Head(200, _JSON)
-            yield from _for_ever(b" ", interval)
+            yield from _for_ever(lambda: b" ", interval)
         case does.Cut():
             yield from (Head(200, sized), Piece(half), HangUp())
         case does.Reset():
@@ -215,7 +219,7 @@ def _plain(behaviour: _Answering, rendering: Rendering, reply: Reply) -> Iterato
             yield Finish()
 
 
-def _for_ever(data: bytes, interval_seconds: float) -> Iterator[Step]:
+def _for_ever(data: Callable[[], bytes], interval_seconds: float) -> Iterator[Step]:
     while True:
-        yield Piece(data)
+        yield Piece(data())
         yield Pause(interval_seconds)

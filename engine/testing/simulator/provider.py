@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from turnout.testing.simulator.behaviours import Answer
+from turnout.testing.simulator.behaviours import Answer, Kind
 from turnout.testing.simulator.script import ScriptLike
 
 Dialect: TypeAlias = Literal["chat", "responses"]
@@ -82,6 +82,7 @@ class Reply:
     """An `Answer` with every open point settled for one call."""
 
     text: str
+    kind: Kind
     pieces: tuple[str, ...]
     finish_reason: str
     latency_seconds: float
@@ -103,6 +104,7 @@ def reply_to(call: Call, answer: Answer) -> Reply:
     chunks = _either(answer.chunks, provider.chunks)
     return Reply(
         text=text,
+        kind=answer.kind,
         pieces=_pieces(text, chunks),
         finish_reason=answer.finish_reason,
         latency_seconds=_either(answer.latency_seconds, provider.latency_seconds),

@@ -8,6 +8,7 @@ import pytest
 from turnout.testing.simulator import (
     Answer,
     Behaviour,
+    EmptyChunks,
     Ending,
     KeepAliveComments,
     Silence,
@@ -146,6 +147,21 @@ def test_a_plain_request_is_kept_alive_with_blanks(simulate: Any, bare: Any) -> 
     assert b"content-type: application/json" in got
 
 
-def test_comments_without_a_pause_are_refused() -> None:
+def test_chunks_that_say_nothing_come_for_ever(simulate: Any, connect: Any) -> None:
+    sim = simulate(EmptyChunks(0.001, after_chunks=1, answer=FOUR))
+    client = connect(sim)
+    stream = client.chat.completions.create(**ASK, stream=True)
+    assert [next(stream).choices[0].delta.content for _ in range(5)] == ["", "a", "", "", ""]
+    stream.close()
+
+    events = client.responses.create(model="m", input="hi", stream=True)
+    deltas = [getattr(next(events), "delta", None) for _ in range(8)]
+    assert deltas[-4:] == ["a", "", "", ""]
+    events.close()
+    sim.wait_for(lambda: all(one.outcome is Ending.CLIENT_CLOSED for one in sim.requests("a")))
+
+
+@pytest.mark.parametrize("endless", [KeepAliveComments, EmptyChunks])
+def test_what_has_no_pause_and_no_end_is_refused(endless: Any) -> None:
     with pytest.raises(ValueError, match="interval_seconds"):
-        KeepAliveComments(0)
+        endless(0)
