@@ -45,7 +45,8 @@ class OpenAIAdapter(ABC):
     ) -> Any:
         """The SDK's own answer to ``operation`` (a dotted path on its client), or a watched stream of it.
 
-        The attempt ends with ``limit``; without one, after ``timeout`` or else the provider's ``timeout_seconds``.
+        The attempt ends with ``limit``; without one, after ``timeout`` or else the provider's ``timeout_seconds``. A
+        stream's content moves that end on.
         Raises ProviderError, whatever went wrong; MissingApiKeyError where there is no key.
         """
         if limit is not None:
@@ -148,7 +149,7 @@ class OpenAIAdapter(ABC):
             watch,
             self._seam,
             granted_seconds=granted,
-            idle_seconds=self._config.timeout_seconds,
+            idle_seconds=self._config.idle_timeout_seconds or self._config.timeout_seconds,
             on_unreadable=lambda: self._tell_unreadable(operation),
         )
 

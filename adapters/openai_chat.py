@@ -18,16 +18,15 @@ class ChatStream(WatchedStream):
     def _marked(self) -> bool:
         return bool(self._finished) and not self._unfinished
 
-    def _note(self, chunk: Any) -> None:
+    def _note(self, chunk: Any) -> bool:
         usage = getattr(chunk, "usage", None)
         if usage is not None:
             self._usage = usage
         choices = getattr(chunk, "choices", None)
         if not isinstance(choices, list):
-            if usage is None:
-                self._strange_chunk()
-            return
+            return usage is None and self._strange_chunk()
         self._readable = True
+        says = False
         for choice in choices:
             index = getattr(choice, "index", 0)
             if getattr(choice, "finish_reason", None):
@@ -35,8 +34,8 @@ class ChatStream(WatchedStream):
                 self._unfinished.discard(index)
             elif index not in self._finished:
                 self._unfinished.add(index)
-            if not self._content:
-                self._content = _holds_content(choice)
+            says = says or _holds_content(choice)
+        return says
 
 
 class OpenAIChatAdapter(OpenAIAdapter):

@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 from dataclasses import dataclass
+from enum import Enum
 from http import HTTPStatus
 from typing import Any
 
@@ -38,6 +39,17 @@ _NEXT_STEP = {
 }
 
 
+class Awaited(Enum):
+    """What a reader waits for: what is said where it did not come in time, and what gives it longer."""
+
+    ANSWER = (
+        "did not answer within {}",
+        "timeout_seconds (a stream: first_token_timeout_seconds) or timeout=",
+    )
+    FIRST_TOKEN = ("sent no content within {}", "first_token_timeout_seconds or timeout=")
+    MORE = ("sent no more content for {} in the middle of its stream", "idle_timeout_seconds")
+
+
 @dataclass(frozen=True, slots=True)
 class Seam:
     """Makes the errors of one provider. Every text names the provider and the model and hides the provider's key."""
@@ -48,13 +60,14 @@ class Seam:
     declared_as: type[ProviderError] = ProviderError
 
     def mapped(
-        self, error: Exception, watch: Watch, *, seconds: float, mid_stream: bool = False
+        self, error: Exception, watch: Watch, *, seconds: float, awaited: Awaited = Awaited.ANSWER
     ) -> ProviderError:
         """The ProviderError for whatever came out of the SDK. ``seconds`` is the time that the wait was given.
 
         What the attempt's Limit says outranks the exception itself.
         """
-        ended = self.ended(watch, seconds, error)
+        mid_stream = awaited is not Awaited.ANSWER
+        ended = self.ended(watch, seconds, awaited, error)
         if ended is not None:
             return ended
         if _is_of_a_header(error) or _is_of_a_header(error.__cause__):
@@ -78,19 +91,21 @@ class Seam:
             return self.unfit(error)
         return self._error(ProviderError, f"failed: {_plain(error)}", error, fault=Fault.UNKNOWN)
 
-    def ended(self, watch: Watch, seconds: float, error: BaseException | None = None) -> ProviderError | None:
+    def ended(
+        self, watch: Watch, seconds: float, awaited: Awaited, error: BaseException | None = None
+    ) -> ProviderError | None:
         """The error of an attempt that its own Limit ended; None where the Limit did not."""
         limit = watch.limit
         if limit is None:
             return None
         if limit.reason is not None:
             return self.cut(limit.reason, error)
-        return self.late(seconds, error) if watch.over else None
+        return self.late(seconds, awaited, error) if watch.over else None
 
-    def raise_if_ended(self, watch: Watch, seconds: float) -> None:
+    def raise_if_ended(self, watch: Watch, seconds: float, awaited: Awaited) -> None:
         """Raise what the attempt's own Limit says, where it says anything."""
         if watch.over or (watch.limit is not None and watch.limit.reason is not None):
-            raise self.ended(watch, seconds) or self.late(seconds)
+            raise self.ended(watch, seconds, awaited) or self.late(seconds, awaited)
 
     def refuse_late(self, limit: Limit) -> None:
         """Raise for an attempt whose Limit is over before anything is sent."""
@@ -103,10 +118,14 @@ class Seam:
         fault = Fault.DEADLINE if reason == DEADLINE else Fault.CANCELLED
         return self._error(ProviderError, f"was cut off: {reason}", error, fault=fault)
 
-    def late(self, seconds: float, error: BaseException | None = None) -> ProviderError:
+    def late(
+        self, seconds: float, awaited: Awaited = Awaited.ANSWER, error: BaseException | None = None
+    ) -> ProviderError:
         given = f"{round(seconds, 1 if seconds >= 1.0 else 2):g} s"
-        text = f"did not answer within {given}; give it longer with timeout_seconds or timeout="
-        return self._error(ProviderTimeoutError, text, error)
+        missed, longer = awaited.value
+        return self._error(
+            ProviderTimeoutError, f"{missed.format(given)}; give it longer with {longer}", error
+        )
 
     def interrupted(self, why: str) -> ProviderError:
         return self._error(ProviderStreamInterruptedError, why, None)

@@ -25,16 +25,17 @@ class ResponsesStream(WatchedStream):
     def _marked(self) -> bool:
         return self._done
 
-    def _note(self, event: Any) -> None:
+    def _note(self, event: Any) -> bool:
         kind = getattr(event, "type", None)
         if not isinstance(kind, str):
-            self._strange_chunk()
-            return
+            return self._strange_chunk()
         self._readable = True
         if kind in _ENDS or kind in _FAILURES:
             self._end_with(kind, event)
-        if not self._content:
-            self._content = kind not in _PRELUDE and not kind.endswith(".added")
+        if kind.endswith(".delta"):
+            # A delta of a kind that has no such field is taken at its word.
+            return bool(getattr(event, "delta", True))
+        return kind not in _PRELUDE and not kind.endswith(".added")
 
     def _end_with(self, kind: str, event: Any) -> None:
         # Not asked of every event: a field that is not there is what costs most.

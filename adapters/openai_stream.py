@@ -9,7 +9,7 @@ from typing import Any
 
 from turnout.adapters.contract import NormalizedStream
 from turnout.adapters.openai_client import SdkClient, keep_over_fork
-from turnout.adapters.openai_faults import Seam
+from turnout.adapters.openai_faults import Awaited, Seam
 from turnout.adapters.wire import Watch
 from turnout.errors import ProviderError
 
@@ -17,8 +17,9 @@ from turnout.errors import ProviderError
 class WatchedStream(NormalizedStream):
     """Hands out the chunks of an SDK stream, one reader at a time; ``close`` may come from any thread.
 
-    From the first content on, ``idle_seconds`` bounds the wait for each chunk, and that time runs only while someone
-    reads. ``on_unreadable`` is told when the stream ends without one chunk of a known shape.
+    The first content must come before the attempt's Limit, and each next within ``idle_seconds`` of the one before:
+    bytes and chunks without content gain no time, and none passes while nobody reads. ``on_unreadable`` is told when
+    the stream ends without one chunk of a known shape.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class WatchedStream(NormalizedStream):
         self._seam = seam
         self._seconds = granted_seconds
         self._idle_seconds = idle_seconds
+        self._left_seconds = granted_seconds if watch.limit is None else watch.limit.remaining()
+        self._awaited = Awaited.FIRST_TOKEN
         self._on_unreadable = on_unreadable
         self._usage: Any = None
         self._content = False
@@ -52,8 +55,8 @@ class WatchedStream(NormalizedStream):
         keep_over_fork(self)
 
     @abstractmethod
-    def _note(self, chunk: Any) -> None:
-        """Read a chunk's marks, or raise the failure that it declares."""
+    def _note(self, chunk: Any) -> bool:
+        """Read a chunk's marks, or raise the failure that it declares. Gives back whether it holds content."""
 
     @property
     @abstractmethod
@@ -104,22 +107,30 @@ class WatchedStream(NormalizedStream):
             raise self._seam.interrupted(
                 "was reached by a stream opened before fork(); open another in the child"
             )
-        if self._content and self._watch.limit is not None:
-            self._watch.limit.extend(self._idle_seconds)
-            self._seconds = self._idle_seconds
+        limit = self._watch.limit
+        if limit is not None:
+            limit.extend(self._left_seconds)
         try:
             chunk = next(self._native)
-            self._note(chunk)
+            says = self._note(chunk)
         except StopIteration:
             self._at_end()
             raise
         except ProviderError:
-            self._seam.raise_if_ended(self._watch, self._seconds)
+            self._seam.raise_if_ended(self._watch, self._seconds, self._awaited)
             raise
         except Exception as error:
             if self._over_anyway(error):
                 raise StopIteration from None
-            raise self._seam.mapped(error, self._watch, seconds=self._seconds, mid_stream=True) from error
+            raise self._seam.mapped(
+                error, self._watch, seconds=self._seconds, awaited=self._awaited
+            ) from error
+        if says:
+            self._content = True
+            self._awaited = Awaited.MORE
+            self._seconds = self._left_seconds = self._idle_seconds
+        elif limit is not None:
+            self._left_seconds = limit.remaining()
         return chunk
 
     def _at_end(self) -> None:
@@ -127,7 +138,7 @@ class WatchedStream(NormalizedStream):
         if self._closing:
             return
         if not self._over_anyway(None):
-            self._seam.raise_if_ended(self._watch, self._seconds)
+            self._seam.raise_if_ended(self._watch, self._seconds, self._awaited)
         if self._strange and not self._readable:
             self._ran_out = True
             self._on_unreadable()
@@ -140,9 +151,10 @@ class WatchedStream(NormalizedStream):
         cut = limit is not None and limit.reason is not None
         return self._marked and not cut and not self._seam.declares(error)
 
-    def _strange_chunk(self) -> None:
+    def _strange_chunk(self) -> bool:
+        """Note a chunk of no known shape: content, unless others of the stream could be read."""
         self._strange = True
-        self._content = True
+        return not self._readable
 
     def _end(self) -> None:
         """Give everything back, once."""

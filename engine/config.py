@@ -137,8 +137,10 @@ class ProviderConfig(Settings):
     """One provider: who it is, how it is reached, and its limits.
 
     ``provider_id`` is its lasting identity (health, ledger), ``name`` what people read. The key comes from ``api_key``
-    or, read anew at each call, from the environment variable ``api_key_env``. ``timeout_seconds`` bounds one attempt: a
-    whole regular answer, or the wait for each next piece of a stream. ``max_concurrency`` bounds the attempts in
+    or, read anew at each call, from the environment variable ``api_key_env``. ``timeout_seconds`` bounds one attempt at
+    a regular answer. Of a stream, ``first_token_timeout_seconds`` bounds the wait for the first content (text, refusal,
+    reasoning, tool call) and ``idle_timeout_seconds`` the wait for each next, whatever else is sent meanwhile; both run
+    only while someone reads, and are ``timeout_seconds`` where not given. ``max_concurrency`` bounds the attempts in
     flight; without it, and with other providers beside it, workers make at most half of their number at a time. Each
     attempt begins at least ``min_interval_seconds`` after the one before.
     ``context_window``, in tokens, is what the model can take: a request that was too long for one provider
@@ -156,6 +158,8 @@ class ProviderConfig(Settings):
     api_key_env: str | None = None
     enabled: bool = True
     timeout_seconds: float = Field(default=120.0, gt=0, le=LONGEST_SECONDS)
+    first_token_timeout_seconds: float | None = Field(default=None, gt=0, le=LONGEST_SECONDS)
+    idle_timeout_seconds: float | None = Field(default=None, gt=0, le=LONGEST_SECONDS)
     max_concurrency: int | None = Field(default=None, ge=1, le=MOST_WORKERS)
     min_interval_seconds: float = Field(default=0.0, ge=0, le=LONGEST_SECONDS)
     context_window: int | None = Field(default=None, ge=1)

@@ -39,15 +39,17 @@ class Deadline:
 class Limit:
     """The bound of one attempt: when it ends (``until``), and the way to end it now (``cut``).
 
-    One attempt owns it. ``until`` is moved by the attempt's own thread alone; ``cut`` may come from any thread: it
-    records the first reason given and runs the hook that the adapter's transport left, which must wake a blocked
-    read. The recorded reason outranks whatever exception or clean end comes out of the SDK afterwards.
+    One attempt owns it. ``until`` is moved by the attempt's own thread alone, and never past ``latest``: the
+    invocation's deadline, until an answer's content has met it. ``cut`` may come from any thread: it records the first
+    reason given and runs the hook that the adapter's transport left, which must wake a blocked read. The recorded
+    reason outranks whatever exception or clean end comes out of the SDK afterwards.
     """
 
-    __slots__ = ("_clock", "_hook", "reason", "until")
+    __slots__ = ("_clock", "_hook", "latest", "reason", "until")
 
-    def __init__(self, until: float, clock: Clock) -> None:
+    def __init__(self, until: float, clock: Clock, latest: float = math.inf) -> None:
         self.until = until
+        self.latest = latest
         self.reason: str | None = None
         self._clock = clock
         self._hook: Callable[[], object] | None = None
@@ -60,8 +62,8 @@ class Limit:
         return self._clock.monotonic() >= self.until
 
     def extend(self, seconds: float) -> None:
-        """Move the end to ``seconds`` from now."""
-        self.until = self._clock.monotonic() + seconds
+        """Move the end to ``seconds`` from now, or to ``latest`` where that is sooner."""
+        self.until = min(self._clock.monotonic() + seconds, self.latest)
 
     def cut(self, reason: str) -> None:
         """End the attempt now, from any thread."""

@@ -191,7 +191,8 @@ class Eligibility:
         given: bool | None = None
         granted = False
         try:
-            for_seconds = target.timeout_seconds + _PERMIT_SLACK_SECONDS
+            longest = max(target.timeout_seconds, target.first_token_seconds or 0.0)
+            for_seconds = longest + _PERMIT_SLACK_SECONDS
             asked = AskPermit(target.provider_id, permit, for_seconds, progress.ahead_of_time)
             given = yield Ask(self.health.actor, asked)
             # Looked at again: what the owner heard since may have benched it anew.

@@ -154,7 +154,9 @@ class Execution:
                 this.leaves_worker()
                 progress.pooled = progress.submitted = False
                 end = yield HandOver(
-                    OpenedStream(value, progress, this.started, restart_of(broken, target, progress))
+                    OpenedStream(
+                        value, progress, this.limit, this.started, restart_of(broken, target, progress)
+                    )
                 )
         except Exception as raised:
             error = raised
@@ -232,7 +234,8 @@ class Execution:
         news: Failed | Returned | None = _returned(this)
         shown = failure.fault
         if end is None:
-            shown = fault_for_circuit(shown, attempt.elapsed_seconds, target.timeout_seconds)
+            granted_seconds = target.granted_seconds(progress.invocation.call_type)
+            shown = fault_for_circuit(shown, attempt.elapsed_seconds, granted_seconds)
         if FAULTS[shown].effect is not Effect.NONE:
             told = failure if shown is failure.fault else replace(failure, fault=shown)
             news = Failed(target.provider_id, this.epoch, told, this.permit)
@@ -252,10 +255,11 @@ class Execution:
 
     def _classified(self, this: Try, error: Exception) -> Failure:
         """Our own cut is what we say it is, whatever came out of the SDK; the rest is the provider's word."""
-        deadline = this.progress.invocation.deadline
-        if this.limit.reason is not None and this.limit.reason != DEADLINE:
+        limit = this.limit
+        if limit.reason is not None and limit.reason != DEADLINE:
             return Failure(Fault.CANCELLED, this.target.told(error))
-        if this.limit.reason == DEADLINE or (this.limit.until >= deadline.at and deadline.expired()):
+        overdue = limit.until >= limit.latest and this.progress.invocation.deadline.expired()
+        if limit.reason == DEADLINE or overdue:
             return Failure(Fault.DEADLINE, this.target.told(error))
         try:
             failure: object = this.target.classify(error)

@@ -60,11 +60,19 @@ class Target:
     lane: Lane | None = None
     pooled_lane: Lane | None = None
     pace: Pace | None = None
+    #: How long a stream's first content is waited for; None: as long as ``timeout_seconds`` says.
+    first_token_seconds: float | None = None
     #: An error as text without the provider's secrets.
     told: Callable[[BaseException], str] = told
     #: Whether a call under way always ends when its limit does.
     cuttable: bool = True
     context_window: int | None = None
+
+    def granted_seconds(self, call_type: CallType) -> float:
+        """How long an attempt may take: for a whole answer, or until a stream's first content."""
+        if call_type is CallType.REGULAR or self.first_token_seconds is None:
+            return self.timeout_seconds
+        return self.first_token_seconds
 
     @property
     def size(self) -> Size:
@@ -156,10 +164,11 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class OpenedStream:
     """A stream for the caller. ``started`` (monotonic) is when its attempt began; ``restart`` is what to announce
-    before its first chunk, where it replaces one that broke."""
+    before its first chunk, where it replaces one that broke. ``limit`` is its attempt's."""
 
     stream: NormalizedStream
     progress: Progress
+    limit: Limit
     started: float
     restart: StreamRestart | None
 
@@ -192,9 +201,11 @@ class Try(Call):
         self.request = invocation.request
         # Each attempt has a copy of its own, so that one does not see what another set.
         self.context = invocation.context.copy()
-        until, last = started + target.timeout_seconds, invocation.deadline.at
+        until, latest = started + target.timeout_seconds, invocation.deadline.at
+        if target.first_token_seconds is not None:
+            until = started + target.granted_seconds(invocation.call_type)
         # As progress.under() does it, without the call.
-        self.limit = progress.limit = Limit(min(last, until), clock)
+        self.limit = progress.limit = Limit(min(latest, until), clock, latest)
         if progress.cut_reason is not None:
             self.limit.cut(progress.cut_reason)
         if target.pace is not None:

@@ -282,6 +282,7 @@ def _target(native: NativeProvider, *, cuttable: bool) -> Target:
         # Of what the built-in adapters do, only the lookup of a name cannot be cut.
         cuttable=cuttable and _needs_no_lookup(config.base_url),
         context_window=config.context_window,
+        first_token_seconds=config.first_token_timeout_seconds,
     )
 
 

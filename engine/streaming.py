@@ -1,5 +1,6 @@
 """The stream that a caller reads, and what becomes of streams that nobody reads to their end."""
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -40,7 +41,9 @@ class Reading:
 
     def _open(self, opened: OpenedStream) -> None:
         self.stream = opened.stream
+        self._limit = opened.limit
         self._started = opened.started
+        self._flows = False
         self._chunks = 0
         self._first_seconds: float | None = None
 
@@ -90,6 +93,10 @@ class Reading:
                 if not self._chunks:
                     self._first_seconds = self._runtime.clock.monotonic() - self._started
                 self._chunks += 1
+                if not self._flows and self.stream.has_content:
+                    # The invocation's deadline is met: what comes now has its own times.
+                    self._flows = True
+                    self._limit.latest = math.inf
                 return chunk
             try:
                 self._go_on(error)

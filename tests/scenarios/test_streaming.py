@@ -10,12 +10,14 @@ from turnout import (
     ApiProtocol,
     CallType,
     CallVariant,
+    Fault,
     Outcome,
     PreferencePolicy,
+    ProviderStreamInterruptedError,
     RouterStream,
 )
 from turnout.storage.memory import MemoryMetricsStore
-from turnout.testing import FINISHED, ScriptedAdapters
+from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
 from turnout.testing.simulator import (
     Answer,
     Empty,
@@ -145,3 +147,20 @@ def test_the_ledger_tells_streams_that_opened_from_those_that_did_not(rig: Any) 
     assert seen[:3] == [("a", False, False, True), ("b", False, True, True), ("c", True, True, False)]
     assert {opened for _, _, opened, _ in seen[3:]} == {None}
     assert all(row.total_duration_ms > 0 for row in rows)
+
+
+def test_a_deadline_is_met_by_the_first_content_and_no_later_failure_is_its(rig: Any) -> None:
+    clock = ManualClock()
+    broke = ProviderStreamInterruptedError("gone", provider_id="a")
+    router = rig.scripted(ScriptedAdapters({"a": [["x", "y", broke]]}), "a", clock=clock)
+    stream = router.invoke(rig.chat(stream=True), timeout=5.0)
+    assert next(stream) == "x"
+    clock.advance(60.0)
+
+    assert next(stream) == "y"
+    with pytest.raises(ProviderStreamInterruptedError):
+        next(stream)
+
+    (attempt,) = stream.report().attempts
+    assert attempt.fault is Fault.STREAM_INTERRUPTED
+    assert router.health_report()["a"].consecutive_failures == 1
