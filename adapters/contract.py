@@ -70,9 +70,10 @@ class NormalizedStream(ABC):
 
     @property
     def has_content(self) -> bool:
-        """Whether a chunk handed out so far held content; a prelude may be thrown away, content may not.
+        """Whether a chunk given so far held content (text, refusal, reasoning, a tool call).
 
-        A stream that cannot tell says True.
+        What comes before it is a prelude, which is kept from the caller until there is content, and thrown away unseen
+        where the stream breaks first. A stream that cannot tell says True.
         """
         return True
 

@@ -226,7 +226,13 @@ class FilterReason(StrEnum):
 
 
 class StreamFailurePolicy(StrEnum):
-    """What happens when a stream breaks."""
+    """What happens when a stream breaks.
+
+    ``RESTART`` starts it over on the next provider: unseen before its content, and after that only where ``on_restart``
+    discards what came. ``RAISE`` gives the caller the provider's error. ``HOLD`` hands nothing out before the answer is
+    whole, so that it can always be started over unseen.
+    """
 
     RESTART = "restart"
     RAISE = "raise"
+    HOLD = "hold"

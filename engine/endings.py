@@ -9,10 +9,11 @@ from turnout.errors import (
     Exclusion,
     FailedAttempt,
     NoEligibleProvidersError,
+    ProviderError,
     ProviderStreamInterruptedError,
     RouterExhaustedError,
 )
-from turnout.faults import Failure
+from turnout.faults import Failure, Fault
 from turnout.invocation import Progress, Target
 
 #: Less time than this is not told of.
@@ -20,12 +21,11 @@ _WORTH_TELLING_SECONDS: Final = 0.005
 
 
 class Broken(NamedTuple):
-    """A stream that the next one starts over."""
+    """A stream that the next one starts over. ``chunks`` of it were handed out, the first of them with content."""
 
     by: Identity
     chunks: int
     error: Exception
-    content_given: bool
 
 
 def restart_of(broken: Broken | None, target: Target, progress: Progress) -> StreamRestart | None:
@@ -47,7 +47,7 @@ def restart_of(broken: Broken | None, target: Target, progress: Progress) -> Str
 def so_far(progress: Progress, end: StreamEnd) -> StreamSoFar:
     """What the caller has seen of a stream that ended, and what the caller allows."""
     invocation = progress.invocation
-    return StreamSoFar(end.content_given, invocation.failure_policy, invocation.on_restart is not None)
+    return StreamSoFar(end.given > 0, invocation.failure_policy, invocation.on_restart is not None)
 
 
 def unfinished(target: Target, end: StreamEnd) -> ProviderStreamInterruptedError:
@@ -61,6 +61,19 @@ def unfinished(target: Target, end: StreamEnd) -> ProviderStreamInterruptedError
         provider_id=identity.provider_id,
         provider_name=identity.name,
         model=identity.model,
+    )
+
+
+def too_long(by: Identity, chunks: int) -> ProviderError:
+    """The failure of a stream that goes on after more chunks than may be held back. The caller's to avoid: from another
+    provider the same answer would be as long."""
+    return ProviderError(
+        f"the stream of {by.described} is longer than can be held back ({chunks} chunks); "
+        'ask for such answers with stream_failure_policy="restart" or "raise"',
+        provider_id=by.provider_id,
+        provider_name=by.name,
+        model=by.model,
+        fault=Fault.INVALID_OPERATION,
     )
 
 

@@ -118,11 +118,7 @@ class Execution:
         if len(progress.attempts) >= self.attempts_at_most:
             self.eligibility.note_used_up(remaining, progress, self.attempts_at_most)
             raise exhausted(progress, self.eligibility.retry_after_seconds())
-        if (
-            settled.broken is not None
-            and settled.broken.content_given
-            and not (yield from self.retries.token(this))
-        ):
+        if settled.broken is not None and settled.broken.chunks and not (yield from self.retries.token(this)):
             # A restart asks somebody to throw away what was paid for: in a storm of them, the error is better.
             raise self._last_word(Next.RAISE, progress)
         if not self.retries.policies or settled.failure is None:
@@ -155,7 +151,12 @@ class Execution:
                 progress.pooled = progress.submitted = False
                 end = yield HandOver(
                     OpenedStream(
-                        value, progress, this.limit, this.started, restart_of(broken, target, progress)
+                        value,
+                        target.identity,
+                        progress,
+                        this.limit,
+                        this.started,
+                        restart_of(broken, target, progress),
                     )
                 )
         except Exception as raised:
@@ -239,7 +240,7 @@ class Execution:
         if FAULTS[shown].effect is not Effect.NONE:
             told = failure if shown is failure.fault else replace(failure, fault=shown)
             news = Failed(target.provider_id, this.epoch, told, this.permit)
-        broken = None if end is None else Broken(target.identity, end.chunks, error, end.content_given)
+        broken = None if end is None else Broken(target.identity, end.given, error)
         seen = None if end is None else so_far(progress, end)
         follows = after_attempt(outcome, failure.fault, seen)
         return Settled(follows, attempt, news, broken, None, failure)

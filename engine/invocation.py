@@ -167,6 +167,7 @@ class OpenedStream:
     before its first chunk, where it replaces one that broke. ``limit`` is its attempt's."""
 
     stream: NormalizedStream
+    by: Identity
     progress: Progress
     limit: Limit
     started: float

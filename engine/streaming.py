@@ -3,6 +3,7 @@
 import math
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from itertools import count
@@ -12,7 +13,9 @@ from typing import Any, Final, Self
 from loguru import logger
 
 from turnout.calls import Report
+from turnout.decisions.holding import Held, of_held
 from turnout.decisions.walk import StreamEnd
+from turnout.endings import too_long
 from turnout.errors import ProviderStreamInterruptedError, ReentrantCallError
 from turnout.invocation import OpenedStream, Progress
 from turnout.runtime.contract import Runtime
@@ -22,7 +25,8 @@ from turnout.runtime.tokens import Tokens
 
 
 class Reading:
-    """One stream being read: drives the rest of its walk whenever the provider's stream ends or breaks.
+    """One stream being read: drives the rest of its walk whenever the provider's stream ends or breaks. Chunks that may
+    still be thrown away unseen are held back; once they flow, each is handed out as it comes.
 
     One thread reads; any may close. Whoever holds the turn drives the walk: where a reader is inside, ``close`` wakes
     it, and it ends the stream on its way out.
@@ -41,10 +45,12 @@ class Reading:
 
     def _open(self, opened: OpenedStream) -> None:
         self.stream = opened.stream
+        self._by = opened.by
         self._limit = opened.limit
         self._started = opened.started
         self._flows = False
         self._chunks = 0
+        self._held: deque[Any] = deque()
         self._first_seconds: float | None = None
 
     def next_chunk(self) -> Any:
@@ -68,9 +74,11 @@ class Reading:
 
     def close(self) -> None:
         """End it now. Final and idempotent; never a restart. A forked child leaves it to its parent."""
-        if self.over or os.getpid() != self._pid:
+        if os.getpid() != self._pid:
             return
         self._closing = True
+        if self.over:
+            return
         if self._turn.take():
             try:
                 self._end()
@@ -82,28 +90,43 @@ class Reading:
             self.progress.cut("closed")
 
     def _read(self) -> Any:
-        while not self.over and not self._closing:
+        while not self._closing:
+            if self._held and self._flows:
+                return self._held.popleft()
+            if self.over:
+                break
             try:
                 chunk = next(self.stream)
+                if not self._chunks:
+                    self._first_seconds = self._runtime.clock.monotonic() - self._started
+                self._chunks += 1
+                if self._flows:
+                    return chunk
+                self._hold(chunk)
+                continue
             except StopIteration:
                 error: Exception | None = None
             except Exception as raised:
                 error = raised
-            else:
-                if not self._chunks:
-                    self._first_seconds = self._runtime.clock.monotonic() - self._started
-                self._chunks += 1
-                if not self._flows and self.stream.has_content:
-                    # The invocation's deadline is met: what comes now has its own times.
-                    self._flows = True
-                    self._limit.latest = math.inf
-                return chunk
             try:
                 self._go_on(error)
             except CancelledError:
                 if not self._closing:
                     raise
         raise StopIteration
+
+    def _hold(self, chunk: Any) -> None:
+        """Keep a chunk back, and see whether that is still to be."""
+        self._held.append(chunk)
+        match of_held(self.progress.invocation.failure_policy, self.stream.has_content, len(self._held)):
+            case Held.RELEASED:
+                # The invocation's deadline is met: what comes now has times of its own.
+                self._limit.latest = math.inf
+                self._flows = True
+            case Held.TOO_MANY:
+                raise too_long(self._by, len(self._held))
+            case Held.KEPT:
+                pass
 
     def _end(self) -> None:
         if self.over:
@@ -126,12 +149,17 @@ class Reading:
         self._goes_on = False
         try:
             self._runtime.here(self._walk, self._handed, end)
+            if not self._goes_on:
+                # An answer, and so whole: what is still held is handed out as it came.
+                self._flows = True
         finally:
             # Over unless the walk handed over another stream; also when it raised.
             self.over = self.over or not self._goes_on
+            if self.over and not self._flows:
+                self._held.clear()
 
     def _ended(self, error: Exception | None, *, closed: bool) -> StreamEnd:
-        given = self._chunks > 0 and self.stream.has_content
+        given = self._chunks - len(self._held)
         return StreamEnd(self._chunks, self.stream.completed, given, self._first_seconds, error, closed)
 
     def _handed(self, walk: Walk, step: HandOver) -> None:
@@ -143,12 +171,7 @@ class Reading:
             return
         on_restart = self.progress.invocation.on_restart
         if on_restart is None:
-            logger.warning(
-                "a stream of {} broke before its content; {} starts over",
-                restart.failed_provider,
-                restart.next_provider,
-            )
-            return
+            raise AssertionError("a stream that was seen is restarted only where somebody discards it")
         try:
             on_restart(restart)
         except StopIteration as stopped:
@@ -165,11 +188,12 @@ class Reading:
 
 
 class RouterStream:
-    """The SDK's own chunks, in order, unbuffered, with the router still watching.
+    """The SDK's own chunks, in order, with the router still watching.
 
-    A stream that breaks before its content is started over on the next provider; after content, only where
-    ``on_restart`` was given, which is told what to discard. For one consumer: one thread reads it. Close it, or use it
-    as a context manager, when leaving before its end.
+    What comes before the first content is handed out with it, and from then on every chunk at once; under
+    ``StreamFailurePolicy.HOLD`` none before the answer is whole. A stream that breaks before anything was handed out is
+    started over on the next provider; after that, only where ``on_restart`` was given, which is told what to discard.
+    For one consumer: one thread reads it. Close it, or use it as a context manager, when leaving before its end.
     """
 
     def __init__(self, reading: Reading, registry: "StreamRegistry") -> None:

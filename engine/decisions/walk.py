@@ -86,16 +86,19 @@ def _may_restart(stream: StreamSoFar) -> bool:
             return False
         case StreamFailurePolicy.RESTART:
             return stream.restart_announced or not stream.content_given
+        case StreamFailurePolicy.HOLD:
+            return not stream.content_given
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """How a stream ended, as its reader saw it. ``error`` is what reading raised; ``closed`` says that the caller
-    closed it or let it go. Seconds run from the start of the attempt."""
+    """How a stream ended, as its reader saw it: ``chunks`` came, and ``given`` of them were handed out. ``error`` is
+    what reading raised; ``closed`` says that the caller closed it or let it go. Seconds run from the start of the
+    attempt."""
 
     chunks: int
     completed: bool
-    content_given: bool
+    given: int
     first_seconds: float | None
     error: Exception | None = None
     closed: bool = False

@@ -20,6 +20,13 @@ FINISHED: Final = Mark.FINISHED
 
 
 @dataclass(frozen=True, slots=True)
+class Prelude:
+    """Stands in a scripted stream for a chunk that holds no content yet, such as one that only names the role."""
+
+    chunk: Any
+
+
+@dataclass(frozen=True, slots=True)
 class ScriptedCall:
     """One call as it reached the adapter: whom, what, and with which arguments (the model among them)."""
 
@@ -32,13 +39,14 @@ class ScriptedStream(NormalizedStream):
     """A stream whose chunks, end mark and failures are listed.
 
     An exception in the list is raised in its place; a function is called with nothing, and what it returns is
-    the chunk. ``closed`` says whether somebody closed it.
+    the chunk. Every chunk is content unless it stands in a ``Prelude``. ``closed`` says whether somebody closed it.
     """
 
     def __init__(self, script: Sequence[Any]) -> None:
         self._script = tuple(script)
         self._at = 0
         self.closed = False
+        self._has_content = False
         self._completed = self._pass_marks()
 
     def __next__(self) -> Any:
@@ -48,11 +56,18 @@ class ScriptedStream(NormalizedStream):
         self._at += 1
         chunk = _given(step)
         self._completed = self._pass_marks() or self._completed
+        if isinstance(chunk, Prelude):
+            return chunk.chunk
+        self._has_content = True
         return chunk
 
     @property
     def completed(self) -> bool:
         return self._completed
+
+    @property
+    def has_content(self) -> bool:
+        return self._has_content
 
     def close(self) -> None:
         self.closed = True
@@ -70,7 +85,8 @@ class ScriptedAdapters:
     ``scripts`` names them by ``provider_id``; after the last result it repeats. A result is
 
     - an exception, which is raised;
-    - a list, which becomes a ``ScriptedStream``: ``["Hel", "lo", FINISHED]``, ``["Hel", ConnectionError()]``;
+    - a list, which becomes a ``ScriptedStream``: ``["Hel", "lo", FINISHED]``, ``["Hel", ConnectionError()]``,
+      ``[Prelude("role"), "Hello", FINISHED]``;
     - a function, called with the ``ScriptedCall`` on the calling thread: what it returns, or raises, is the
       result. It may wait for an event of the test; a coroutine function makes an async provider;
     - anything else: the answer itself.

@@ -29,7 +29,7 @@ from turnout.calls import FilterReason, Identity
 from turnout.deadline import Limit
 from turnout.faults import Failure
 from turnout.invocation import Target
-from turnout.testing import FINISHED, SILENCE, Pause, ScriptedStream
+from turnout.testing import FINISHED, SILENCE, Pause, Prelude, ScriptedStream
 
 TIMEOUT_SECONDS = 10.0
 FAULTS = [
@@ -62,6 +62,7 @@ class Asked:
     began: int
     sent: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
+    policy: StreamFailurePolicy = StreamFailurePolicy.RESTART
     seen: int | None = None
     resolved: int = 0
     cancelled_at: float = math.inf
@@ -129,13 +130,17 @@ class Provider:
 
     def stream(self, of: tuple[int, int]) -> ScriptedStream:
         rng = self.play.rng
-        chunks: list[Any] = [(*of, number) for number in range(rng.randrange(4))]
+        chunks: list[Any] = [(*of, number) for number in range(rng.randrange(5))]
+        # Some streams open with chunks that say nothing, and some never say anything.
+        for number in range(min(rng.choice([0, 1, 1, 2, 5]), len(chunks))):
+            chunks[number] = Prelude(chunks[number])
         drawn = rng.random()
         if drawn < self.play.weather:
             return ScriptedStream([*chunks, self.failure()])
         if drawn < self.play.weather + 0.2:
             return ScriptedStream(chunks)
-        return ScriptedStream([*chunks, (*of, len(chunks)), FINISHED])
+        last = (*of, len(chunks))
+        return ScriptedStream([*chunks, Prelude(last) if rng.random() < 0.3 else last, FINISHED])
 
     def assess(self, value: Any, attempt: Attempt) -> Outcome:
         drawn = self.play.rng.random()
@@ -174,6 +179,9 @@ class Callers:
         rng = self.play.rng
         asked = Asked(name, self.play.keys(), call_type, len(self.play.stage.trace))
         self.play.asked[asked.key] = asked
+        asked.policy = rng.choice(
+            [StreamFailurePolicy.RAISE, *[StreamFailurePolicy.HOLD] * 2, *[StreamFailurePolicy.RESTART] * 3]
+        )
         reader = Reader(self.play, asked)
         regular_timeout = rng.choice([None, None, 1.0, 20.0])
         more: dict[str, Any] = {"block": rng.random() < 0.3} if door == self.play.engine.submit else {}
@@ -181,7 +189,7 @@ class Callers:
             asked,
             call_type,
             timeout=regular_timeout if call_type is CallType.REGULAR else rng.choice([3.0, 30.0]),
-            failure_policy=rng.choice([StreamFailurePolicy.RAISE, *[StreamFailurePolicy.RESTART] * 3]),
+            failure_policy=asked.policy,
             on_restart=rng.choice([None, *[reader.restarted] * 2]),
             **more,
         )
@@ -261,7 +269,10 @@ class Reader:
         self.closed = False
 
     def restarted(self, restart: StreamRestart) -> None:
-        self.play.claim(restart.chunks_yielded == len(self.chunks), "a restart says how much to discard")
+        self.play.claim(
+            restart.chunks_yielded == len(self.chunks) > 0, "a restart says how much to discard, if anything"
+        )
+        self.play.claim(self.asked.policy is StreamFailurePolicy.RESTART, "a restart that nobody asked for")
         self.chunks.clear()
         if self.play.rng.random() < 0.1:
             raise ToldError(Fault.UNKNOWN)
@@ -277,7 +288,12 @@ class Reader:
             except StopIteration:
                 whole = True
             except EXPECTED:
+                assert not self.chunks or self.asked.policy is not StreamFailurePolicy.HOLD, (
+                    "held, and broken"
+                )
                 break
+            else:
+                self.saw_no_more_than_it_may(stream)
         self.close(stream, by_reader=True)
         if self.chunks:
             last = self.chunks[-1]
@@ -285,6 +301,15 @@ class Reader:
         if whole and not self.closed:
             assert self.chunks, "an empty answer is none"
             assert self.asked.attempts[-1].outcome is Outcome.OK, "the end of an answer that was not whole"
+
+    def saw_no_more_than_it_may(self, stream: RouterStream) -> None:
+        ended = bool(self.asked.attempts) and self.asked.attempts[-1].key == self.newest_key()
+        if self.asked.policy is StreamFailurePolicy.HOLD:
+            assert ended, "handed out before it was whole"
+        assert ended or stream._reading.stream.has_content, "a prelude was handed out"
+
+    def newest_key(self) -> int:
+        return self.asked.key + len(self.asked.sent)
 
     def closes(self, stream: RouterStream) -> Script:
         for _ in range(self.play.rng.randrange(6)):

@@ -278,3 +278,35 @@ def test_bytes_that_are_no_text_interrupt_the_stream(open_stream: Open) -> None:
     next(stream)
     with pytest.raises(ProviderStreamInterruptedError, match="malformed chunk"):
         next(stream)
+
+
+def test_bytes_that_are_no_text_harm_no_answer_that_was_marked_finished(open_stream: Open) -> None:
+    usage = '{"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}'
+    stream = open_stream(HELLO, STOP, usage, "{not json")
+    assert len(list(stream)) == 3
+    assert stream.completed
+    assert stream.usage.total_tokens == 3
+
+
+def test_a_shape_that_nobody_knows_says_nothing_beside_chunks_that_can_be_read(open_stream: Open) -> None:
+    stream = open_stream(chunk('{"role": "assistant"}'), '{"word": "ping"}', HELLO, STOP)
+    assert [stream.has_content for _ in stream] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "response.output_text",
+        "response.refusal",
+        "response.function_call_arguments",
+        "response.reasoning_text",
+    ],
+)
+def test_an_event_says_something_only_where_its_delta_does(open_stream: Open, kind: str) -> None:
+    stream = open_stream(
+        '{"type": "response.output_item.added", "item": {"type": "reasoning", "id": "i"}, "sequence_number": 0}',
+        f'{{"type": "{kind}.delta", "delta": "", "sequence_number": 1}}',
+        f'{{"type": "{kind}.delta", "delta": "x", "sequence_number": 2}}',
+        responses=True,
+    )
+    assert [stream.has_content for _ in stream] == [False, False, True]

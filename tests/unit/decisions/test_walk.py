@@ -17,7 +17,7 @@ from turnout.decisions.walk import (
 )
 from turnout.faults import FAULTS, Fault, Then
 
-RESTART, RAISE = StreamFailurePolicy.RESTART, StreamFailurePolicy.RAISE
+RESTART, RAISE, HOLD = StreamFailurePolicy.RESTART, StreamFailurePolicy.RAISE, StreamFailurePolicy.HOLD
 
 
 @pytest.mark.parametrize("fault", list(Fault))
@@ -44,6 +44,9 @@ def test_what_nobody_wants_any_more_stops_the_walk() -> None:
         (True, RESTART, True, Next.FAIL_OVER),
         (False, RAISE, True, Next.RAISE),
         (True, RAISE, True, Next.RAISE),
+        (False, HOLD, False, Next.FAIL_OVER),
+        (False, HOLD, True, Next.FAIL_OVER),
+        (True, HOLD, True, Next.RAISE),
     ],
 )
 def test_a_broken_stream_restarts_only_where_nothing_can_be_joined(
@@ -114,13 +117,14 @@ def test_only_a_deadline_after_most_of_the_providers_own_time_is_told_as_its_tim
 @pytest.mark.parametrize(
     ("end", "outcome"),
     [
-        (StreamEnd(3, True, True, 0.1), Outcome.OK),
-        (StreamEnd(3, False, True, 0.1), Outcome.FAILED),
-        (StreamEnd(0, True, False, None), Outcome.FAILED),
-        (StreamEnd(3, True, True, 0.1, closed=True), Outcome.OK),
-        (StreamEnd(2, False, True, 0.1, closed=True), Outcome.IGNORED),
-        (StreamEnd(0, False, False, None, closed=True), Outcome.IGNORED),
-        (StreamEnd(3, True, True, 0.1, error=OSError()), Outcome.FAILED),
+        (StreamEnd(3, True, 3, 0.1), Outcome.OK),
+        (StreamEnd(3, True, 0, 0.1), Outcome.OK),
+        (StreamEnd(3, False, 3, 0.1), Outcome.FAILED),
+        (StreamEnd(0, True, 0, None), Outcome.FAILED),
+        (StreamEnd(3, True, 3, 0.1, closed=True), Outcome.OK),
+        (StreamEnd(2, False, 2, 0.1, closed=True), Outcome.IGNORED),
+        (StreamEnd(0, False, 0, None, closed=True), Outcome.IGNORED),
+        (StreamEnd(3, True, 3, 0.1, error=OSError()), Outcome.FAILED),
     ],
 )
 def test_only_the_providers_end_mark_makes_a_stream_whole(end: StreamEnd, outcome: Outcome) -> None:
