@@ -2,25 +2,17 @@
 
 import contextvars
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from turnout.actors.health import Health, ProviderHealthReport
-from turnout.actors.ledger import Ledger, LedgerStats
-from turnout.actors.ordering import Ordering
-from turnout.bulkheads import Bulkheads
+from turnout.actors.health import ProviderHealthReport
+from turnout.actors.ledger import LedgerStats
 from turnout.calls import CallType, StreamFailurePolicy, StreamRestart
-from turnout.clock import Clock
-from turnout.config import BudgetConfig, HealthConfig, LedgerConfig, PoolConfig
 from turnout.deadline import Deadline
-from turnout.decisions.budget import Refill
-from turnout.decisions.circuit import Thresholds
-from turnout.eligibility import Eligibility
 from turnout.errors import (
     DeadlineExceededError,
     ReentrantCallError,
@@ -28,19 +20,13 @@ from turnout.errors import (
     RouterClosedError,
     ThreadsStillRunningError,
 )
-from turnout.execution import Execution
 from turnout.future import InvocationFuture
 from turnout.ids import TimeOrderedIds
-from turnout.invocation import Invocation, Progress, Target
+from turnout.invocation import Invocation, Progress
 from turnout.lifetime import living
-from turnout.overdue import Overdue
-from turnout.policies.contract import OrderingPolicy, Policy
-from turnout.policies.retry import RetryPolicy
-from turnout.retrying import Retries
-from turnout.runtime.contract import Runtime
+from turnout.plant import Plant, Setup, built
 from turnout.runtime.steps import HandOver, Walk
-from turnout.storage.contract import MetricsStore
-from turnout.streaming import Reading, RouterStream, StreamRegistry
+from turnout.streaming import Reading, RouterStream
 
 #: How long close() gives threads once the calls have ended, where it was given no time itself.
 _CLOSE_SECONDS = 30.0
@@ -69,42 +55,6 @@ class EngineStats:
     ledger: LedgerStats
 
 
-@dataclass(frozen=True, slots=True)
-class Plant:
-    """Everything of an engine that must be new in a forked child: threads, queues, connections."""
-
-    runtime: Runtime
-    health: Health
-    ordering: Ordering
-    ledger: Ledger | None
-    bulkheads: Bulkheads
-    execution: Execution
-    streams: StreamRegistry
-    overdue: Overdue
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What an engine is made from. ``close_targets`` runs at the end, once nothing uses them any more."""
-
-    name: str
-    targets: tuple[Target, ...]
-    policy: Policy | OrderingPolicy
-    health: HealthConfig
-    pool: PoolConfig
-    ledger: LedgerConfig
-    store: MetricsStore | None
-    owns_store: bool
-    metrics_scope: str
-    clock: Clock
-    rng: random.Random
-    close_targets: Callable[[], None]
-    runtime: Callable[[], Runtime]
-    #: By provider id.
-    retry_policies: Mapping[str, RetryPolicy] = field(default_factory=dict)
-    budget: BudgetConfig = field(default_factory=BudgetConfig)
-
-
 class Engine:
     """Submits, invokes, reports, closes."""
 
@@ -119,7 +69,7 @@ class Engine:
         self._ended = False
         self._cuttable = all(target.cuttable for target in setup.targets)
         self._unbounded = Deadline.after(None, setup.clock)
-        self._plant: Plant | None = self._built()
+        self._plant: Plant | None = built(self._setup)
         living(self)
 
     @property
@@ -312,63 +262,5 @@ class Engine:
         # Only in a forked child, and only for its first calls.
         with self._building:
             if self._plant is None:
-                self._plant = self._built()
+                self._plant = built(self._setup)
             return self._plant
-
-    def _built(self) -> Plant:
-        runtime = self._setup.runtime()
-        try:
-            return self._built_on(runtime)
-        except BaseException:
-            # A policy may refuse these providers: the threads that started before it was asked must not stay.
-            runtime.stop(1.0)
-            raise
-
-    def _thresholds(self, target: Target) -> Thresholds:
-        settings = self._setup.health.merged_with(target.health)
-        return Thresholds(**settings.model_dump(exclude={"when_all_benched"}))
-
-    def _built_on(self, runtime: Runtime) -> Plant:
-        setup = self._setup
-        identities = [target.identity for target in setup.targets]
-        refill = Refill(setup.budget.ratio, setup.budget.per_second, setup.budget.max_tokens)
-        thresholds = {target.identity: self._thresholds(target) for target in setup.targets}
-        health = Health(thresholds, refill, runtime)
-        ordering = Ordering(setup.policy, identities, runtime)
-        ledger = (
-            None
-            if setup.store is None
-            else Ledger(
-                setup.store,
-                setup.metrics_scope,
-                setup.ledger,
-                runtime,
-                closes_store=setup.owns_store,
-            )
-        )
-        runtime.start()
-        bulkheads = Bulkheads(setup.targets, runtime)
-        eligibility = Eligibility(
-            bulkheads.targets, health, health.circuits, setup.clock, setup.health.when_all_benched
-        )
-        retries = Retries(setup.retry_policies, health, health.circuits, setup.clock)
-        execution = Execution(
-            eligibility,
-            retries,
-            setup.budget.max_attempts_per_call,
-            health,
-            health.circuits,
-            ordering,
-            ledger,
-            setup.clock,
-        )
-        return Plant(
-            runtime,
-            health,
-            ordering,
-            ledger,
-            bulkheads,
-            execution,
-            StreamRegistry(f"turnout-{setup.name}-streams"),
-            Overdue(runtime),
-        )

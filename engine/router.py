@@ -38,10 +38,11 @@ from turnout.config import (
     StoreConfig,
     settings_of,
 )
-from turnout.engine import Engine, EngineStats, OnRestart, Setup
+from turnout.engine import Engine, EngineStats, OnRestart
 from turnout.errors import ConfigError
 from turnout.future import InvocationFuture
 from turnout.invocation import Target
+from turnout.plant import Setup
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.policies.retry import RetryPolicy
 from turnout.runtime.threads import ThreadRuntime

@@ -20,8 +20,9 @@ from turnout import Attempt, Fault, Outcome, PreferencePolicy, RoundRobinPolicy
 from turnout.calls import Identity
 from turnout.config import HealthConfig, LedgerConfig, PoolConfig
 from turnout.decisions.circuit import State
-from turnout.engine import Engine, Setup
+from turnout.engine import Engine
 from turnout.ids import TimeOrderedIds, id_text
+from turnout.plant import Setup
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.testing import Stage
 

@@ -14,10 +14,11 @@ from turnout.actors.health import ProviderHealthReport
 from turnout.calls import Attempt, CallType, FilterReason, Identity, Outcome, StreamFailurePolicy
 from turnout.config import HealthConfig, LedgerConfig, PoolConfig
 from turnout.deadline import Limit
-from turnout.engine import Engine, Setup
+from turnout.engine import Engine
 from turnout.errors import RouteError
 from turnout.faults import Failure, Fault
 from turnout.invocation import Target
+from turnout.plant import Setup
 from turnout.policies.preference import PreferencePolicy
 from turnout.runtime.threads import ThreadRuntime
 from turnout.testing import ManualClock

@@ -12,9 +12,10 @@ import pytest
 from turnout import CallType, Fault, Outcome, PreferencePolicy, ReentrantCallError, StreamFailurePolicy
 from turnout.calls import FilterReason, Identity
 from turnout.config import HealthConfig, LedgerConfig, PoolConfig
-from turnout.engine import Engine, Setup
+from turnout.engine import Engine
 from turnout.faults import Failure
 from turnout.invocation import Target
+from turnout.plant import Setup
 from turnout.runtime.actor import Rests
 from turnout.testing import FINISHED, SILENCE, Pause, ScriptedStream, Stage
 

@@ -1,0 +1,121 @@
+"""What an engine is made from, and what it is made of: threads, queues, and who owns what."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from turnout.actors.health import Health
+from turnout.actors.ledger import Ledger
+from turnout.actors.ordering import Ordering
+from turnout.bulkheads import Bulkheads
+from turnout.clock import Clock
+from turnout.config import BudgetConfig, HealthConfig, LedgerConfig, PoolConfig
+from turnout.decisions.budget import Refill
+from turnout.decisions.circuit import Thresholds
+from turnout.eligibility import Eligibility
+from turnout.execution import Execution
+from turnout.invocation import Target
+from turnout.overdue import Overdue
+from turnout.policies.contract import OrderingPolicy, Policy
+from turnout.policies.retry import RetryPolicy
+from turnout.reaper import StreamRegistry
+from turnout.retrying import Retries
+from turnout.runtime.contract import Runtime
+from turnout.storage.contract import MetricsStore
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """Everything of an engine that must be new in a forked child: threads, queues, connections."""
+
+    runtime: Runtime
+    health: Health
+    ordering: Ordering
+    ledger: Ledger | None
+    bulkheads: Bulkheads
+    execution: Execution
+    streams: StreamRegistry
+    overdue: Overdue
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What an engine is made from. ``close_targets`` runs at the end, once nothing uses them any more."""
+
+    name: str
+    targets: tuple[Target, ...]
+    policy: Policy | OrderingPolicy
+    health: HealthConfig
+    pool: PoolConfig
+    ledger: LedgerConfig
+    store: MetricsStore | None
+    owns_store: bool
+    metrics_scope: str
+    clock: Clock
+    rng: random.Random
+    close_targets: Callable[[], None]
+    runtime: Callable[[], Runtime]
+    #: By provider id.
+    retry_policies: Mapping[str, RetryPolicy] = field(default_factory=dict)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+
+
+def built(setup: Setup) -> Plant:
+    """Everything, started."""
+    runtime = setup.runtime()
+    try:
+        return _built_on(runtime, setup)
+    except BaseException:
+        # A policy may refuse these providers: the threads that started before it was asked must not stay.
+        runtime.stop(1.0)
+        raise
+
+
+def _thresholds(setup: Setup, target: Target) -> Thresholds:
+    settings = setup.health.merged_with(target.health)
+    return Thresholds(**settings.model_dump(exclude={"when_all_benched"}))
+
+
+def _built_on(runtime: Runtime, setup: Setup) -> Plant:
+    identities = [target.identity for target in setup.targets]
+    refill = Refill(setup.budget.ratio, setup.budget.per_second, setup.budget.max_tokens)
+    thresholds = {target.identity: _thresholds(setup, target) for target in setup.targets}
+    health = Health(thresholds, refill, runtime)
+    ordering = Ordering(setup.policy, identities, runtime)
+    ledger = (
+        None
+        if setup.store is None
+        else Ledger(
+            setup.store,
+            setup.metrics_scope,
+            setup.ledger,
+            runtime,
+            closes_store=setup.owns_store,
+        )
+    )
+    runtime.start()
+    bulkheads = Bulkheads(setup.targets, runtime)
+    eligibility = Eligibility(
+        bulkheads.targets, health, health.circuits, setup.clock, setup.health.when_all_benched
+    )
+    retries = Retries(setup.retry_policies, health, health.circuits, setup.clock)
+    execution = Execution(
+        eligibility,
+        retries,
+        setup.budget.max_attempts_per_call,
+        health,
+        health.circuits,
+        ordering,
+        ledger,
+        setup.clock,
+    )
+    return Plant(
+        runtime,
+        health,
+        ordering,
+        ledger,
+        bulkheads,
+        execution,
+        StreamRegistry(f"turnout-{setup.name}-streams"),
+        Overdue(runtime),
+    )
