@@ -23,7 +23,8 @@ def test_fifty_callers_of_a_flapping_provider_are_all_served_and_one_a_window_fi
     down, up = Status(503), Answer(text="P")
     sim = rig.simulate(P=down, F=SimulatedProvider("F", Answer(text="F")))
     router = rig.router(
-        rig.providers(sim),
+        # P may have every worker; by default it would have half of them.
+        [rig.provider(sim, "P", max_concurrency=50), rig.provider(sim, "F")],
         policy=PreferencePolicy(),
         clock=clock,
         pool={"max_workers": 50},
