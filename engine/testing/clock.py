@@ -16,9 +16,12 @@ class ManualClock:
         self._now = now
         self._wall_offset = wall - now
         self._advancing = threading.Lock()
+        #: When each thread last looked. Who waits has looked before, and waits from then: an advance in between counts.
+        self._looked = threading.local()
 
     def monotonic(self) -> float:
-        return self._now
+        self._looked.at = now = self._now
+        return now
 
     def wall(self) -> float:
         return self._now + self._wall_offset
@@ -34,10 +37,13 @@ class ManualClock:
         """The next item, or ``queue.Empty`` once this clock has moved on by ``timeout_seconds``."""
         if timeout_seconds is None:
             return queue.get()
-        end = self._now + timeout_seconds
-        while self._now < end:
-            try:
-                return queue.get(timeout=_LOOK_SECONDS)
-            except Empty:
-                continue
-        return queue.get_nowait()
+        end = getattr(self._looked, "at", self._now) + timeout_seconds
+        try:
+            while self._now < end:
+                try:
+                    return queue.get(timeout=_LOOK_SECONDS)
+                except Empty:
+                    continue
+            return queue.get_nowait()
+        finally:
+            self._looked.at = self._now

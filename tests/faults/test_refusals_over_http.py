@@ -219,7 +219,9 @@ def test_a_refusal_in_a_stream_is_told_as_the_providers_own_error(stand: Stand) 
 
 def test_a_thousand_mistakes_of_the_caller_move_no_circuit(stand: Stand) -> None:
     mistakes = [Status(400), Status(422), REFUSED, TOO_LONG, Status(413)]
-    pair = stand(P=lambda n: mistakes[n % len(mistakes)], F=(Answer(), {"model": "model-P"}))
+    pair = stand(
+        P=(lambda n: mistakes[n % len(mistakes)], {"max_concurrency": 32}), F=(Answer(), {"model": "model-P"})
+    )
 
     futures = [pair.router.submit(chat()) for _ in range(1_000)]
 
