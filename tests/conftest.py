@@ -11,7 +11,7 @@ from hypothesis import settings
 from loguru import logger
 
 _THREADS_END_SECONDS = 5.0
-_MEASURED: pytest.StashKey[list[str]] = pytest.StashKey()
+_MEASURED = "measured"
 
 # A slow machine is no failure. What else a profile sets (in CI: the same examples every time) stays.
 settings.register_profile("turnout", parent=settings(), deadline=None)
@@ -44,7 +44,12 @@ def the_log_goes_where_stderr_is_by_then() -> None:
 @pytest.fixture
 def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Tells a number at the end of the run; nothing is asserted of it."""
-    return request.config.stash.setdefault(_MEASURED, []).append
+
+    def tell(text: str) -> None:
+        # With the report, which comes over from the process that ran the test.
+        request.node.user_properties.append((_MEASURED, text))
+
+    return tell
 
 
 def _to_stderr(message: str) -> None:
@@ -52,8 +57,10 @@ def _to_stderr(message: str) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in config.stash.get(_MEASURED, []):
-        terminalreporter.write_line(line)
+    for report in terminalreporter.getreports("passed"):
+        for name, line in report.user_properties:
+            if name == _MEASURED:
+                terminalreporter.write_line(str(line))
     seed = config.getoption("randomly_seed", None)
     if seed is not None:
         terminalreporter.write_line(f"order: pytest --randomly-seed={seed} repeats it")

@@ -13,6 +13,8 @@ from turnout import ApiProtocol, CallType, CallVariant, Fault, ProviderRouter, R
 from turnout.cli.sdk import load_sdk
 from turnout.testing.simulator import Ending, ScriptLike, Silence, SimulatedProvider, Simulator, Stall
 
+pytestmark = pytest.mark.slow
+
 WORKERS = 64
 SHARE = WORKERS // 2
 CALLS = 500

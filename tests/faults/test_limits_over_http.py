@@ -179,6 +179,7 @@ def test_a_cut_from_another_thread_wakes_the_reader_and_its_reason_is_what_is_ra
     simulator.wait_for(lambda: simulator.requests("alpha")[0].outcome is not Ending.OPEN)
 
 
+@pytest.mark.slow
 def test_a_cut_that_comes_late_never_touches_the_call_that_has_the_connection_now(
     simulator: Simulator, bounded: Bounded, protocol: str
 ) -> None:

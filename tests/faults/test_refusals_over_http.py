@@ -217,6 +217,7 @@ def test_a_refusal_in_a_stream_is_told_as_the_providers_own_error(stand: Stand) 
     assert pair.asked("F") == 0
 
 
+@pytest.mark.slow
 def test_a_thousand_mistakes_of_the_caller_move_no_circuit(stand: Stand) -> None:
     mistakes = [Status(400), Status(422), REFUSED, TOO_LONG, Status(413)]
     pair = stand(
@@ -250,6 +251,7 @@ def test_a_provider_is_left_alone_for_as_long_as_it_asked(stand: Stand, status: 
     [(Status(429), 1, 60.0), (Status(503), 3, 60.0), (Status(402), 1, 3600.0)],
     ids=["429", "503", "402"],
 )
+@pytest.mark.slow
 def test_a_lasting_refusal_costs_one_call_in_each_window_and_every_call_is_answered(
     stand: Stand, status: Status, before_it_opens: int, cooldown: float
 ) -> None:

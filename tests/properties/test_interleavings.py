@@ -26,7 +26,7 @@ from turnout.plant import Setup
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.testing import Stage
 
-SEEDS = 500
+SEEDS = 2_000
 BATCH = 250
 COOLDOWN = 60.0
 TIMEOUT_SECONDS = 10.0

@@ -49,7 +49,10 @@ class Rig:
     def router(self, providers: Any, **settings: Any) -> ProviderRouter:
         """A router that keeps no ledger unless told to."""
         settings = {"metrics_scope": "my-application:production", "metrics_store": None, **settings}
-        return self._stack.enter_context(ProviderRouter(providers=providers, **settings))
+        router = ProviderRouter(providers=providers, **settings)
+        # Within a time: a test that fails may leave a call behind that waits for manual time.
+        self._stack.callback(router.close, _END_SECONDS)
+        return router
 
     def scripted(self, adapters: ScriptedAdapters, ids: str, **settings: Any) -> ProviderRouter:
         """A router without a network over the providers named by single letters."""

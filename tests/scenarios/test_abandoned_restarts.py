@@ -119,6 +119,7 @@ def left_by(call: Callable[[], object]) -> int:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_a_failed_call_made_where_it_is_waited_for_leaves_nothing_to_the_garbage_collector(rig: Any) -> None:
     go_on, began = threading.Event(), threading.Event()
 
@@ -141,6 +142,7 @@ def test_a_failed_call_made_where_it_is_waited_for_leaves_nothing_to_the_garbage
     assert busy.result(30) == "answer"
 
 
+@pytest.mark.slow
 def test_a_failed_async_call_leaves_nothing_to_the_garbage_collector(rig: Any) -> None:
     async def fails(call: Any) -> str:
         raise RuntimeError("broken")

@@ -18,6 +18,7 @@ def who(answer: Any) -> str:
     return str(answer.choices[0].message.content)
 
 
+@pytest.mark.slow
 def test_fifty_callers_of_a_flapping_provider_are_all_served_and_one_a_window_finds_out(rig: Any) -> None:
     clock = ManualClock()
     down, up = Status(503), Answer(text="P")
@@ -117,6 +118,7 @@ def test_where_all_are_benched_the_one_whose_bench_ends_soonest_may_be_tried(rig
     assert router.health_report()["P"].state is State.OPEN
 
 
+@pytest.mark.slow
 def test_ten_thousand_failing_rounds_leave_memory_as_it_was(rig: Any, record_property: Any) -> None:
     class Refusal:
         """What an SDK's exception holds."""

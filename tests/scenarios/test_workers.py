@@ -243,6 +243,7 @@ def test_a_worker_outlives_a_callback_that_raises_anything(rig: Any, error: Base
     assert router.stats().workers == 1
 
 
+@pytest.mark.slow
 def test_as_many_connections_are_kept_as_calls_were_in_flight_whatever_the_pool_began_with(
     rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_stall_after_content_is_an_error_where_nobody_discards(pair: Any) -> N
     assert pair.simulator.total("backup") == 0
 
 
+@pytest.mark.slow
 def test_a_stream_may_take_longer_than_a_whole_answer_may(pair: Any) -> None:
     """``timeout_seconds`` bounds none of a stream's waits that have a limit of their own."""
     slow = Answer(first_token_seconds=0.2, chunk_interval_seconds=0.2, text="abc", chunks=3)
@@ -92,6 +93,7 @@ def test_a_stream_may_take_longer_than_a_whole_answer_may(pair: Any) -> None:
     assert pair.text(pair.stream(router)) == "abc"
 
 
+@pytest.mark.slow
 def test_a_deadline_bounds_the_wait_for_what_is_handed_out_and_no_longer(pair: Any) -> None:
     """Under HOLD that is the whole answer, otherwise its first content."""
     slow = Answer(chunk_interval_seconds=0.3, text="abcdefg", chunks=7)
