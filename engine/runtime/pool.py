@@ -113,16 +113,18 @@ class WorkerPool:
     def resume(self, task: Task) -> None:
         """Queue the rest of work already admitted: never refused. Where there is no worker and the system gives no
         thread for one, the calling thread does it: nobody else would."""
-        item = self._backlog.put(task, None)
-        if not self._summon() and not self._idents and item.take() is not None:
-            self._run(task)
+        self._admit(task)
 
     def lend(self, task: Task) -> Item:
         """Queue a task with a place of its own beside ``max_workers``, past the door: for a thread that idles while it
         waits for it, or a worker that is held up. The place goes back by ``take_back``."""
         self._unborn.give()
+        return self._admit(task)
+
+    def _admit(self, task: Task) -> Item:
         item = self._backlog.put(task, None)
-        self._summon()
+        if not self._summon() and not self._idents and item.take() is not None:
+            self._run(task)
         return item
 
     def take_back(self) -> None:

@@ -417,6 +417,24 @@ def test_work_that_was_admitted_is_done_by_who_brings_it_where_nobody_else_can(
     assert pool.stop(WAIT) == []
 
 
+def test_work_in_a_lent_place_is_done_by_its_lender_where_the_system_gives_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, ran = pool_of(1), SimpleQueue[int]()
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        pool.lend(lambda: ran.put(threading.get_ident()))
+        pool.take_back()
+    assert ran.get(timeout=WAIT) == threading.get_ident()
+    pool.submit(lambda: ran.put(0))
+    assert ran.get(timeout=WAIT) == 0
+    assert pool.stop(WAIT) == []
+
+
 def test_sweeping_duds_out_keeps_tasks_in_order_and_is_not_done_for_tasks_alone() -> None:
     small = pool_of(1, queue=10)
     gate, ran = Gate(), SimpleQueue[int]()
