@@ -139,7 +139,9 @@ class Engine:
             future.cancel()
             raise
         finally:
-            plant.runtime.workers.take_back()
+            if future.ticket is not None:
+                # Interrupted before, it may not have been lent: a place too many does no harm, one too few stays so.
+                plant.runtime.workers.take_back()
             # An error keeps this frame, and the future keeps the error.
             del future, walk
 
