@@ -15,7 +15,8 @@ pytestmark = pytest.mark.benchmark(
     group="One caller: a null call, beside ThreadPoolExecutor.submit(f).result()"
 )
 
-CALLS: Final = 3000
+#: Several flushes long, so that `drained` tells of steady running and not of one write.
+CALLS: Final = 10_000
 
 
 def nothing() -> None:

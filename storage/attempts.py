@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final, overload
 
 from turnout.calls import Attempt
@@ -69,7 +70,10 @@ class AttemptRows(Sequence[Row]):
 
     @cached_property
     def _fields(self) -> dict[str, Sequence[Any]]:
-        return dict(zip(Attempt._fields, zip(*self._attempts, strict=True), strict=True))
+        # One flat list cut in strides: zip(*attempts) holds an iterator for every row at once, and so many objects
+        # make the collector look through all that is young, on the callers' time.
+        names, values = Attempt._fields, [*chain.from_iterable(self._attempts)]
+        return {name: values[place :: len(names)] for place, name in enumerate(names)}
 
 
 def _vary(values: Sequence[Any]) -> bool:
