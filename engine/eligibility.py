@@ -14,7 +14,7 @@ from turnout.decisions.circuit import Admission, State
 from turnout.decisions.walk import may_hold_more
 from turnout.endings import excluded, exhausted, overdue, too_small
 from turnout.invocation import Progress, Target
-from turnout.runtime.lane import Lane
+from turnout.runtime.lane import Lane, Token
 from turnout.runtime.steps import Ask, Sleep, Step, TakeLane
 
 #: A permit outlives the attempt that it is for by this much: time to tell of its end.
@@ -23,10 +23,15 @@ _PERMIT_SLACK_SECONDS: Final = 5.0
 _PROBE_LOOK_SECONDS: Final = 0.25
 
 
+#: A provider, and the token of its room where that is bounded.
+Found = tuple[Target, Token | None]
+
+
 class Admitted(NamedTuple):
     """A provider that is to be tried, its room taken; ``permit`` where the attempt is a probe."""
 
     target: Target
+    token: Token | None
     permit: int | None = None
 
 
@@ -105,7 +110,7 @@ class Eligibility:
             yield from self._waited_for_bench(until, progress)
 
     def admitted(
-        self, found: Target | list[Lane] | None, remaining: list[Target], progress: Progress
+        self, found: Found | list[Lane] | None, remaining: list[Target], progress: Progress
     ) -> Generator[Step, Any, Admitted | None]:
         """What ``next_target`` found, once there is room for it and, where it is half-open, a permit; else the next.
         None where nobody is left."""
@@ -114,16 +119,17 @@ class Eligibility:
                 found = yield from self._waited_for_room(found, remaining, progress)
             if found is None:
                 return None
-            if self._admission(found) is Admission.FREE:
-                return Admitted(found)
+            target, token = found
+            if self._admission(target) is Admission.FREE:
+                return Admitted(target, token)
             permit = self.health.permit_number()
-            if (yield from self._permitted(found, permit, progress)):
-                return Admitted(found, permit)
+            if (yield from self._permitted(target, token, permit, progress)):
+                return Admitted(target, token, permit)
             self.refuse_to_go_on(progress)
-            self._exclude_benched(found, progress)
+            self._exclude_benched(target, progress)
             found = self.next_target(remaining, progress)
 
-    def next_target(self, remaining: list[Target], progress: Progress) -> Target | list[Lane] | None:
+    def next_target(self, remaining: list[Target], progress: Progress) -> Found | list[Lane] | None:
         """Take the first provider left that is not benched by now and has room. Where all that are left are full:
         their lanes."""
         if progress.cut_reason is not None or progress.invocation.deadline.at != math.inf:
@@ -137,9 +143,9 @@ class Eligibility:
                 del remaining[index]
                 continue
             lane = target.pooled_lane if pooled else target.lane
-            if lane is None or lane.try_take():
+            if lane is None or (token := lane.try_take()) is not None:
                 del remaining[index]
-                return target
+                return target, None if lane is None else token
             full.append(lane)
             index += 1
         return full or None
@@ -186,7 +192,9 @@ class Eligibility:
             detail = exclusion_detail(circuit, self.clock.monotonic())
             progress.exclusions.append(excluded(target, reason, detail))
 
-    def _permitted(self, target: Target, permit: int, progress: Progress) -> Generator[Step, Any, bool]:
+    def _permitted(
+        self, target: Target, token: Token | None, permit: int, progress: Progress
+    ) -> Generator[Step, Any, bool]:
         """Ask for leave to probe. Where there is no probe after all, the room that was taken for it goes back."""
         given: bool | None = None
         granted = False
@@ -201,8 +209,8 @@ class Eligibility:
             if given is not False and not granted:
                 # Told, not asked: also where an interrupt lost the reply, and nothing can be waited for any more.
                 self.health.actor.tell(Returned(target.provider_id, permit))
-            if not granted and (lane := progress.lane_at(target)) is not None:
-                lane.put_back()
+            if not granted and token is not None:
+                token.put_back()
         return granted
 
     def _waited_for_bench(self, until: float, progress: Progress) -> Generator[Step, Any, None]:
@@ -215,7 +223,7 @@ class Eligibility:
 
     def _waited_for_room(
         self, lanes: list[Lane], remaining: list[Target], progress: Progress
-    ) -> Generator[Step, Any, Target | None]:
+    ) -> Generator[Step, Any, Found | None]:
         """Wait for room at any provider left, and take it; None where all were benched meanwhile."""
         while True:
             was_pooled = progress.pooled
@@ -226,12 +234,13 @@ class Eligibility:
                 if not isinstance(found, list):
                     return found
                 lanes = found
-            won: Lane | None = yield TakeLane(lanes, limit)
+            won: Token | None = yield TakeLane(lanes, limit)
             if won is not None:
-                target = next(target for target in remaining if progress.lane_at(target) is won)
+                lane = won.lane
+                target = next(target for target in remaining if progress.lane_at(target) is lane)
                 if self._may_begin(target, progress):
                     remaining.remove(target)
-                    return target
+                    return target, won
                 won.put_back()
             full = " or ".join(
                 target.identity.described for target in remaining if progress.lane_at(target) in lanes

@@ -104,7 +104,9 @@ class Engine:
                 raise DeadlineExceededError(timeout, waiting_for="a place in the queue") from busy
             raise
         except BaseException:
+            # Where an interrupt came after it was queued, whoever begins it ends it at once.
             future.forget()
+            progress.cut("cancelled")
             raise
         return future
 

@@ -21,7 +21,7 @@ from turnout.calls import Attempt, CallType, Outcome, Reason, Usage
 from turnout.clock import Clock
 from turnout.deadline import DEADLINE
 from turnout.decisions.walk import Next, StreamEnd, after_attempt, fault_for_circuit, stream_outcome
-from turnout.eligibility import Eligibility
+from turnout.eligibility import Admitted, Eligibility, Found
 from turnout.endings import (
     Broken,
     exhausted,
@@ -36,6 +36,7 @@ from turnout.faults import FAULTS, Effect, Failure, Fault
 from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.policies.contract import RoutingContext
 from turnout.retrying import Retries
+from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Ask, Await, HandOver, Step
 
 _REGULAR_CONTEXT, _STREAMING_CONTEXT = RoutingContext(CallType.REGULAR), RoutingContext(CallType.STREAMING)
@@ -85,29 +86,39 @@ class Execution:
             self.eligibility.note_omitted(eligible, remaining, progress)
         broken: Broken | None = None
         again: Target | None = None
-        while True:
-            permit = None
-            found = self.eligibility.next_target(remaining, progress)
-            # Most often everybody is healthy and has room: then nobody needs to be asked, nor waited for.
-            if found is None or isinstance(found, list) or not self.circuits.snapshot.clean:
-                admitted = yield from self.eligibility.admitted(found, remaining, progress)
-                if admitted is None:
-                    raise exhausted(progress, self.eligibility.retry_after_seconds())
-                found, permit = admitted
-            reason = _reason(found, again, broken) if progress.attempts else _PRIMARY
-            this = Try(found, reason, progress, self.circuits.snapshot.epoch, self.clock, permit)
-            settled = yield from self._made(this, broken)
-            if settled.news is not None:
-                self.health.announce((yield Ask(self.health.actor, settled.news)))
-            progress.show(settled.attempt)
-            if settled.next is _ANSWER:
-                return settled.answer
-            if settled.next is Next.FAIL_OVER_LARGER:
-                self.eligibility.keep_larger(found, remaining, progress)
-            elif settled.next is not Next.FAIL_OVER:
-                raise self._last_word(settled.next, progress)
-            broken = settled.broken or broken
-            again = yield from self._again(this, settled, remaining, leads=found is plan[0])
+        this: Try | None = None
+        found: Found | list[Lane] | Admitted | None
+        try:
+            while True:
+                permit = None
+                found = self.eligibility.next_target(remaining, progress)
+                # Most often everybody is healthy and has room: then nobody needs to be asked, nor waited for.
+                if found is None or isinstance(found, list) or not self.circuits.snapshot.clean:
+                    found = yield from self.eligibility.admitted(found, remaining, progress)
+                    if found is None:
+                        raise exhausted(progress, self.eligibility.retry_after_seconds())
+                    target, token, permit = found
+                else:
+                    target, token = found
+                reason = _reason(target, again, broken) if progress.attempts else _PRIMARY
+                this = Try(target, reason, progress, self.circuits.snapshot.epoch, self.clock, token, permit)
+                settled = yield from self._made(this, broken)
+                if settled.news is not None:
+                    self.health.announce((yield Ask(self.health.actor, settled.news)))
+                # Who waits for its room must find the circuit as this attempt left it.
+                this.gives_room_back()
+                progress.show(settled.attempt)
+                if settled.next is _ANSWER:
+                    return settled.answer
+                if settled.next is Next.FAIL_OVER_LARGER:
+                    self.eligibility.keep_larger(target, remaining, progress)
+                elif settled.next is not Next.FAIL_OVER:
+                    raise self._last_word(settled.next, progress)
+                broken = settled.broken or broken
+                again = yield from self._again(this, settled, remaining, leads=target is plan[0])
+        finally:
+            if this is not None:
+                this.gives_room_back()
 
     def _again(
         self, this: Try, settled: Settled, remaining: list[Target], *, leads: bool
@@ -170,9 +181,6 @@ class Execution:
                 # Told, not asked: nothing can be waited for any more.
                 self.health.actor.tell(Returned(target.provider_id, this.permit))
             raise
-        finally:
-            if this.lane is not None:
-                this.lane.give_back()
         try:
             return self._settled(this, value, end, error)
         finally:

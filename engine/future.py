@@ -48,7 +48,8 @@ class InvocationFuture(LazyFuture):
         # In a forked child the call is the parent's, and so is its socket.
         if self.left_behind or not super().cancel():
             return False
-        self._progress.cut("cancelled")
+        if self.take() is None:
+            self._progress.cut("cancelled")
         return True
 
     def settle(self, value: Any, error: BaseException | None) -> None:

@@ -25,7 +25,7 @@ from turnout.decisions.walk import Size, StreamEnd
 from turnout.errors import Exclusion, FailedAttempt, told
 from turnout.faults import Failure
 from turnout.ids import id_text
-from turnout.runtime.lane import Lane
+from turnout.runtime.lane import Lane, Token
 from turnout.runtime.pace import Pace
 from turnout.runtime.steps import Call
 
@@ -178,7 +178,7 @@ class Try(Call):
     """One physical try: the call that a driver is to make, what is known from its start, and how it becomes an
     Attempt. Its room was taken before."""
 
-    __slots__ = ("began", "epoch", "lane", "permit", "progress", "reason", "started", "target")
+    __slots__ = ("began", "epoch", "permit", "progress", "reason", "started", "target", "token")
 
     def __init__(
         self,
@@ -187,6 +187,7 @@ class Try(Call):
         progress: Progress,
         epoch: int,
         clock: Clock,
+        token: Token | None = None,
         permit: int | None = None,
     ) -> None:
         invocation = progress.invocation
@@ -195,7 +196,7 @@ class Try(Call):
         self.progress = progress
         self.epoch = epoch
         self.permit = permit
-        self.lane = target.pooled_lane if progress.pooled else target.lane
+        self.token = token
         self.began = clock.wall()
         self.started = started = clock.monotonic()
         self.function = target.invoke
@@ -209,15 +210,19 @@ class Try(Call):
         self.limit = progress.limit = Limit(min(latest, until), clock, latest)
         if progress.cut_reason is not None:
             self.limit.cut(progress.cut_reason)
-        if target.pace is not None:
-            target.pace.begun(started)
+        if token is not None and target.pace is not None:
+            target.pace.begun(started, token)
 
     def leaves_worker(self) -> None:
         """It goes on without the worker that made it: what bounds workers alone is given back."""
-        lane = self.lane
-        if lane is not None and lane is not self.target.lane:
-            self.lane = None
-            lane.give_back()
+        if self.token is not None and self.token.lane is not self.target.lane:
+            self.gives_room_back()
+
+    def gives_room_back(self) -> None:
+        """Nothing is in flight any more."""
+        token, self.token = self.token, None
+        if token is not None:
+            token.give_back()
 
     def ended(
         self,

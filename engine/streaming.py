@@ -147,6 +147,11 @@ class Reading:
             if not self._goes_on:
                 # An answer, and so whole: what is still held is handed out as it came.
                 self._flows = True
+        except BaseException:
+            if not self._goes_on:
+                # An interrupt may have come before the walk went on: it must not keep what it holds.
+                self._walk.close()
+            raise
         finally:
             # Over unless the walk handed over another stream; also when it raised.
             self.over = self.over or not self._goes_on
@@ -192,9 +197,10 @@ class RouterStream:
     """
 
     def __init__(self, reading: Reading, registry: "StreamRegistry") -> None:
-        self._reading = reading
         self._registry = registry
         self._ticket = registry.ticket()
+        # Last: what has it is closed when it is dropped.
+        self._reading = reading
         try:
             registry.hold(self._ticket, reading)
         except BaseException:
@@ -243,5 +249,6 @@ class RouterStream:
 
     def __del__(self) -> None:
         # Only a ticket: closing an SDK's stream inside garbage collection can wait for a lock this thread holds.
-        if not self._reading.over:
+        reading = getattr(self, "_reading", None)
+        if reading is not None and not reading.over:
             self._registry.abandon(self._ticket)

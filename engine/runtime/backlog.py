@@ -24,6 +24,8 @@ class Item(NamedTuple):
         """The task, to be run by the caller, if no worker has begun it. The item is a dud from then on."""
         try:
             task = self.cell.pop()
+            if self.place is not None:
+                self.place.give()
         except IndexError:
             return None
         except BaseException:
@@ -31,8 +33,6 @@ class Item(NamedTuple):
             if self.place is not None and not self.cell:
                 self.place.give()
             raise
-        if self.place is not None:
-            self.place.give()
         self.backlog.trim()
         return task
 

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from queue import Empty, SimpleQueue
+from traceback import clear_frames
 from types import CoroutineType
 from typing import Any, assert_never
 
 from turnout.errors import ReentrantCallError
 from turnout.runtime.contract import Alarmed, Runtime
-from turnout.runtime.lane import Claim, Lane, enrol
+from turnout.runtime.lane import Claim, Token, enrol
 from turnout.runtime.once import Once
 from turnout.runtime.steps import Ask, Await, Call, HandOver, Sleep, TakeLane, Walk
 
@@ -43,9 +44,17 @@ def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) ->
                 step = walk.send(value)
     except StopIteration as end:
         return end.value
-    except BaseException:
+    except BaseException as raised:
         walk.close()
+        _let_go(raised)
         raise
+
+
+def _let_go(raised: BaseException) -> None:
+    """Of an interrupt: have its frames drop what they hold, a token of a lane perhaps. A future, or a notebook, keeps
+    it for as long as it likes."""
+    if not isinstance(raised, Exception):
+        clear_frames(raised.__traceback__)
 
 
 def _performed_here(step: Ask | Await | TakeLane | Sleep, runtime: Runtime) -> Any:
@@ -98,8 +107,8 @@ def _slept_here(step: Sleep, runtime: Runtime) -> None:
         step.limit.on_cut(None)
 
 
-def _lane_here(step: TakeLane, runtime: Runtime) -> Lane | None:
-    arrived: SimpleQueue[Lane | None] = SimpleQueue()
+def _lane_here(step: TakeLane, runtime: Runtime) -> Token | None:
+    arrived: SimpleQueue[Token | None] = SimpleQueue()
     claim = Claim(arrived.put)
     step.limit.on_cut(lambda: _give_up(claim))
     try:
@@ -108,8 +117,8 @@ def _lane_here(step: TakeLane, runtime: Runtime) -> Lane | None:
             # Its own alarm: after close() there is no other, and streams still start over then.
             rest = min(lane.rest_seconds for lane in step.lanes)
             try:
-                lane: Lane | None = runtime.clock.wait(arrived, min(step.limit.remaining(), rest))
-                return lane
+                token: Token | None = runtime.clock.wait(arrived, min(step.limit.remaining(), rest))
+                return token
             except Empty:
                 for lane in step.lanes:
                     lane.match()
@@ -183,6 +192,7 @@ class PooledWalk:
             answer = end.value
         except BaseException as raised:
             walk.close()
+            _let_go(raised)
             self._finish(None, raised)
             return
         # As _finish() does it, without the call.
@@ -222,12 +232,18 @@ class PooledWalk:
 
     def _park_for_lane(self, step: TakeLane) -> None:
         alarm: Alarmed | None = None
+        once = Once()
 
-        def wake(lane: Lane | None) -> None:
+        def go_on(token: Token | None) -> None:
+            if once():
+                self(token)
+
+        def wake(token: Token | None) -> None:
+            # First: interrupted before, it would wait for ever. Woken twice it goes on once.
+            self._resume(partial(go_on, token))
             step.limit.on_cut(None)
             if alarm is not None:
                 alarm.cancel()
-            self._resume(partial(self, lane))
 
         claim = Claim(wake)
         if step.limit.until != math.inf:
@@ -239,13 +255,22 @@ class PooledWalk:
     def _park_for_time(self, step: Sleep) -> None:
         once = Once()
         alarm: Alarmed | None = None
+        woken = False
+
+        def go_on() -> None:
+            if once():
+                self()
 
         def wake() -> None:
-            if once():
-                step.limit.on_cut(None)
-                if alarm is not None:
-                    alarm.cancel()
-                self._resume(self)
+            nonlocal woken
+            if woken:
+                return
+            # As for a lane.
+            self._resume(go_on)
+            woken = True
+            step.limit.on_cut(None)
+            if alarm is not None:
+                alarm.cancel()
 
         alarm = self._runtime.alarms.at(step.limit.until, wake)
         step.limit.on_cut(wake)

@@ -3,8 +3,10 @@
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
+from weakref import ref
 
 from turnout.runtime.once import Once
 from turnout.runtime.tokens import Tokens
@@ -12,15 +14,66 @@ from turnout.runtime.tokens import Tokens
 _numbers = count()
 
 
+class Unused(Protocol):
+    """What goes back with a token whose attempt is not made."""
+
+    def put_back(self) -> None: ...
+
+
+class Token:
+    """Leave for one attempt, taken from a lane and given back to it.
+
+    Exactly once cannot be had against ``KeyboardInterrupt``, which comes between any two steps: a token that whoever
+    held it has dropped is made up for by its lane, as soon as nobody refers to it any more.
+    """
+
+    __slots__ = ("_lane", "slot")
+
+    def __init__(self, lane: "Lane") -> None:
+        self._lane: Callable[[], Lane | None] = lane.weakly
+        #: Leave to begin now, where the lane's attempts are held to an interval.
+        self.slot: Unused | None = None
+
+    @property
+    def lane(self) -> "Lane | None":
+        return self._lane()
+
+    def give_back(self) -> None:
+        """The attempt that it was taken for is over."""
+        lane = self._lane()
+        if lane is not None:
+            lane.back(self)
+
+    def put_back(self) -> None:
+        """The attempt that it was taken for is not made."""
+        lane = self._lane()
+        if lane is not None:
+            lane.unused(self)
+
+    def retire(self) -> None:
+        """There is to be one less."""
+        self._lane = nowhere
+
+    def __del__(self) -> None:
+        lane = self._lane()
+        if lane is not None:
+            lane.lost(self)
+
+
+def nowhere() -> None:
+    """In place of a weak reference to a lane: what refers so has none any more."""
+
+
 class Claim:
     """One waiting walk's place in the lines of several lanes: the first token wins, once.
 
-    ``wake`` is told the lane whose token was won, or None where the wait was given up. It must be short.
+    ``wake`` is told the token that was won, or None where the wait was given up. It must be short, and bear being
+    called twice with the same.
     """
 
     __slots__ = ("_once", "_wake", "number")
 
-    def __init__(self, wake: "Callable[[Lane | None], None]") -> None:
+    def __init__(self, wake: Callable[[Token | None], object]) -> None:
         #: Who came first has the lowest.
         self.number = next(_numbers)
         self._once = Once()
@@ -30,11 +83,16 @@ class Claim:
     def spent(self) -> bool:
         return self._once.spent
 
-    def settle(self, lane: "Lane | None") -> bool:
-        """Whether ``lane`` (or giving up) is what ends the wait."""
+    def settle(self, token: Token | None) -> bool:
+        """Whether ``token`` (or giving up) is what ends the wait."""
         if not self._once():
             return False
-        self._wake(lane)
+        try:
+            self._wake(token)
+        except BaseException:
+            # An interrupt of a thread that serves others. Nobody else will wake them.
+            self._wake(token)
+            raise
         return True
 
 
@@ -46,48 +104,60 @@ class Lane:
     """``width`` tokens and a line. Enrol first, then match; whoever gives a token back matches too, so that neither
     can miss the other. Newcomers do not pass those who wait. ``resize`` is for one thread at a time."""
 
-    __slots__ = ("_line", "_owed", "_sweep_at", "_sweeping", "_tokens", "width")
+    __slots__ = ("__weakref__", "_free", "_line", "_owed", "_sweep_at", "_sweeping", "weakly", "width")
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self._tokens = Tokens(width)
+        #: How tokens refer to it: a router that nobody refers to ends at once. Kept here, since the collector clears
+        #: what weak references it collects before a token among them can use its own.
+        self.weakly = ref(self)
+        self._free: deque[Token] = deque()
         #: What a lane that has become narrower is still to get back.
         self._owed = Tokens()
         self._line: deque[Claim] = deque()
         self._sweep_at = _SWEEP_AT
         self._sweeping = Tokens(1)
+        self._free.extend(Token(self) for _ in range(width))
 
     @property
     def free(self) -> int:
-        return len(self._tokens)
+        return len(self._free)
 
     @property
     def waiting(self) -> list[Claim]:
         """Who stands in line, first come first."""
         return [claim for claim in self._line.copy() if not claim.spent]
 
-    def try_take(self) -> bool:
+    def try_take(self) -> Token | None:
         """A token at once, unless others are waiting for one."""
-        return not self._line and self._tokens.take()
+        return None if self._line else self._take()
 
-    def give_back(self) -> None:
-        """The attempt that it was taken for is over."""
-        self._tokens.give()
+    def back(self, token: Token) -> None:
+        """The attempt that ``token`` was taken for is over."""
+        self._free.append(token)
         if not self._owed.empty():
             self._retire()
         if self._line:
             self.match()
 
-    def put_back(self) -> None:
-        """The attempt that it was taken for is not made."""
-        self.give_back()
+    def unused(self, token: Token) -> None:
+        """The attempt that ``token`` was taken for is not made."""
+        self.back(token)
+
+    def lost(self, token: Token) -> None:
+        """``token`` was dropped. Where the collector dropped it together with a walk that it ended, that may have given
+        it back already: one that has been found lost is never used again."""
+        with suppress(ValueError):
+            self._free.remove(token)
+        token.retire()
+        self.back(Token(self))
 
     def resize(self, width: int) -> None:
         """Growing gives tokens at once; shrinking retires those that are free, the others as they come back."""
         change, self.width = width - self.width, width
         for _ in range(change):
             if not self._owed.take():
-                self._tokens.give()
+                self._free.append(Token(self))
         for _ in range(-change):
             self._owed.give()
         self._retire()
@@ -106,33 +176,55 @@ class Lane:
         """Give the line what there is; whether any of it came back at once."""
         came_back = False
         # Looking again after a token went back closes the gap in which an enroller saw neither token nor wait.
-        while self._line and self._take():
-            try:
-                claim = self._line.popleft()
-            except IndexError:
-                self._unuse()
-                came_back = True
-                continue
-            if not claim.settle(self):
-                self._unuse()
+        while self._line and (token := self._take()) is not None:
+            if not self._given(token):
+                self._untake(token)
                 came_back = True
         return came_back
 
-    def _take(self) -> bool:
-        return self._tokens.take()
+    def _given(self, token: Token) -> bool:
+        """Whether somebody in line got it."""
+        while True:
+            try:
+                claim = self._line[0]
+            except IndexError:
+                return False
+            # Out of the line once it is served, so that no interrupt takes it out before.
+            won = claim.settle(token)
+            self._leave(claim)
+            if won:
+                return True
 
-    def _unuse(self) -> None:
+    def _leave(self, claim: Claim) -> None:
+        # remove() finds by identity, keeps order, and tells when another was quicker.
+        try:
+            self._line.remove(claim)
+        except ValueError:
+            return
+
+    def _take(self) -> Token | None:
+        if not self._free:
+            # A look saves the cost of an exception.
+            return None
+        try:
+            return self._free.popleft()
+        except IndexError:
+            return None
+
+    def _untake(self, token: Token) -> None:
         """Undo ``_take``; whoever calls this looks at the line again."""
-        self._tokens.give()
+        self._free.append(token)
         if not self._owed.empty():
             self._retire()
 
     def _retire(self) -> None:
         # As with the line: who owes writes that first and then looks for tokens, who gives one looks then at what is
         # owed.
-        while not self._owed.empty() and self._tokens.take():
-            if not self._owed.take():
-                self._tokens.give()
+        while not self._owed.empty() and (token := Lane._take(self)) is not None:
+            if self._owed.take():
+                token.retire()
+            else:
+                self._free.append(token)
 
     def _enrol(self, claim: Claim) -> None:
         self._line.append(claim)
@@ -144,12 +236,8 @@ class Lane:
         if not self._sweeping.take():
             return
         try:
-            # remove() finds by identity, keeps order, and tells when a match was quicker.
             for claim in [claim for claim in self._line.copy() if claim.spent]:
-                try:
-                    self._line.remove(claim)
-                except ValueError:
-                    continue
+                self._leave(claim)
             self._sweep_at = 2 * len(self._line) + _SWEEP_AT
         finally:
             self._sweeping.give()

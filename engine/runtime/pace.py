@@ -1,12 +1,39 @@
 """How soon after one another attempts at one provider may begin."""
 
 import math
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from weakref import ref
 
 from turnout.clock import Clock
 from turnout.runtime.contract import Alarms
-from turnout.runtime.lane import Lane
-from turnout.runtime.tokens import Tokens
+from turnout.runtime.lane import Lane, Token, nowhere
+
+
+class Slot:
+    """Leave to begin an attempt now. Dropped by whoever held it, it is made up for, as a token is."""
+
+    __slots__ = ("_pace",)
+
+    def __init__(self, pace: "Pace") -> None:
+        self._pace: Callable[[], Pace | None] = pace.weakly
+
+    def put_back(self) -> None:
+        """It may be taken again; whoever calls this matches."""
+        pace = self._pace()
+        if pace is not None:
+            pace.free.append(self)
+
+    def retire(self) -> None:
+        """It is made up for already."""
+        self._pace = nowhere
+
+    def __del__(self) -> None:
+        pace = self._pace()
+        if pace is not None:
+            pace.lost(self)
 
 
 class Pace:
@@ -18,7 +45,10 @@ class Pace:
         self._interval_seconds = interval_seconds
         self._clock = clock
         self._alarms = alarms
-        self._slot = Tokens(1)
+        #: As a lane is referred to by its tokens.
+        self.weakly = ref(self)
+        #: Holds the slot where nobody does.
+        self.free = deque([Slot(self)])
         #: Written by whoever has the slot.
         self._from = -math.inf
         self._alarm_at = -math.inf
@@ -34,29 +64,39 @@ class Pace:
         """From now on the slot serves ``lane`` too; before any call."""
         self._lanes.append(lane)
 
-    def take(self) -> bool:
+    def take(self) -> Slot | None:
         """The slot, if it is time for it."""
         # Looked at before, to spare the slot; looked at after, since only then nobody else moves it.
-        if self._clock.monotonic() < self._from or not self._slot.take():
-            return False
+        if self._clock.monotonic() < self._from or not self.free:
+            return None
+        try:
+            slot = self.free.popleft()
+        except IndexError:
+            return None
         if self._clock.monotonic() >= self._from:
-            return True
-        self._slot.give()
-        return False
+            return slot
+        slot.put_back()
+        return None
 
     def is_free(self) -> bool:
-        return not self._slot.empty() and self._clock.monotonic() >= self._from
+        return bool(self.free) and self._clock.monotonic() >= self._from
 
-    def begun(self, at: float) -> None:
-        """Whoever has the slot began its attempt at that instant."""
+    def begun(self, at: float, token: Token) -> None:
+        """The attempt that ``token`` and its slot were taken for began at that instant."""
         self._from = at + self._interval_seconds
-        self._slot.give()
+        slot, token.slot = token.slot, None
+        if slot is not None:
+            slot.put_back()
         if self.is_waited_for():
             self.match()
 
-    def unused(self) -> None:
-        """Whoever has the slot begins nothing; who calls this matches."""
-        self._slot.give()
+    def lost(self, slot: Slot) -> None:
+        """``slot`` was dropped, as a lane's token may be."""
+        with suppress(ValueError):
+            self.free.remove(slot)
+        slot.retire()
+        self.free.append(Slot(self))
+        self.match()
 
     def is_waited_for(self) -> bool:
         return any(lane.has_line for lane in self._lanes)
@@ -83,32 +123,23 @@ def _oldest(lane: "PacedLane") -> float:
     return lane.oldest
 
 
-class _Boundless(Tokens):
-    """As many as anyone takes."""
+class _Boundless(Token):
+    """One of as many as anyone takes."""
 
     __slots__ = ()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.give = partial(_nothing)
-
-    def take(self) -> bool:
-        return True
-
-
-def _nothing() -> None:
-    return None
+    def __del__(self) -> None:
+        return
 
 
 class PacedLane(Lane):
     """A lane whose attempts also wait for a slot: both are taken, or neither. ``width`` None is boundless."""
 
-    __slots__ = ("_pace",)
+    __slots__ = ("_boundless", "_pace")
 
     def __init__(self, width: int | None, pace: Pace) -> None:
         super().__init__(0 if width is None else width)
-        if width is None:
-            self._tokens = _Boundless()
+        self._boundless = width is None
         self._pace = pace
         pace.add(self)
 
@@ -128,29 +159,43 @@ class PacedLane(Lane):
     def rest_seconds(self) -> float:
         return self._pace.rest_seconds
 
-    def try_take(self) -> bool:
+    def try_take(self) -> Token | None:
         if self._pace.is_waited_for():
             # Of another line, somebody may be next.
             self._pace.match()
-        return not self._line and self._take()
+        return None if self._line else self._take()
 
-    def put_back(self) -> None:
-        self._unuse()
+    def back(self, token: Token) -> None:
+        if token.slot is not None:
+            # Interrupted before it began.
+            self.unused(token)
+        elif not self._boundless:
+            super().back(token)
+
+    def unused(self, token: Token) -> None:
+        self._untake(token)
         self.match()
 
     def match(self) -> None:
         self._pace.match()
 
-    def _take(self) -> bool:
-        while self._tokens.take():
-            if self._pace.take():
-                return True
-            super()._unuse()
+    def _take(self) -> Token | None:
+        while (token := _Boundless(self) if self._boundless else super()._take()) is not None:
+            token.slot = self._pace.take()
+            if token.slot is not None:
+                return token
+            self._room(token)
             # Whoever brings the slot matches, unless it saw the room in this hand.
             if not self._pace.is_free():
-                return False
-        return False
+                return None
+        return None
 
-    def _unuse(self) -> None:
-        super()._unuse()
-        self._pace.unused()
+    def _untake(self, token: Token) -> None:
+        slot, token.slot = token.slot, None
+        self._room(token)
+        if slot is not None:
+            slot.put_back()
+
+    def _room(self, token: Token) -> None:
+        if not self._boundless:
+            super()._untake(token)

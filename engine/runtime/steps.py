@@ -39,7 +39,7 @@ class Ask(NamedTuple):
 
 
 class TakeLane(NamedTuple):
-    """Wait for a token of any of ``lanes``; sent back: the lane, or None once the limit is over or was cut."""
+    """Wait for a token of any of ``lanes``; sent back: the token, or None once the limit is over or was cut."""
 
     lanes: Sequence[Lane]
     limit: Limit

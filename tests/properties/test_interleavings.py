@@ -233,7 +233,7 @@ def everything_ended(this: Play) -> None:
         for lane in lanes(target):
             assert lane.free == lane.width, f"{target.provider_id} has lost a token"
             assert lane is target.lane or lane.width == share, f"{target.provider_id} has another's share"
-        assert target.pace is None or len(target.pace._slot) == 1, f"{target.provider_id} has lost its slot"
+        assert target.pace is None or len(target.pace.free) == 1, f"{target.provider_id} has lost its slot"
     assert not any(provider.in_flight for provider in this.providers.values())
     for name, circuit in this.engine.plant.health.snapshot.circuits.items():
         assert circuit.probes == (), f"{name} has lost a permit"

@@ -140,8 +140,8 @@ def test_a_stream_that_starts_over_after_close_still_waits_for_its_time(rig: Any
     clock = ManualClock()
     scripts: dict[str, Sequence[Any]] = {"a": [["x", ConnectionError()]], "b": [["y", FINISHED]]}
     router = routed(rig, scripts, paced="b", clock=clock)
-    router._engine.plant.execution.eligibility.targets[1].pace.take()
-    router._engine.plant.execution.eligibility.targets[1].pace.begun(clock.monotonic())
+    target = router._engine.plant.execution.eligibility.targets[1]
+    target.pace.begun(clock.monotonic(), target.lane.try_take())
     chunks: list[Any] = []
     stream = router.invoke(rig.chat(stream=True), on_restart=lambda restart: chunks.clear())
     chunks.append(next(stream))

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 import pytest
 
 from turnout.clock import SystemClock
-from turnout.runtime.lane import Claim, Lane, enrol
+from turnout.runtime.lane import Claim, Lane, Token, enrol
 from turnout.runtime.pace import Pace, PacedLane
 from turnout.runtime.timer import Timer
 from turnout.testing import Stage
@@ -26,42 +26,54 @@ class Rig:
         self.pace = Pace(10.0, self.clock, self.stage.alarms)
         self.workers, self.others = PacedLane(2, self.pace), PacedLane(None, self.pace)
         self.served: list[str] = []
+        #: Taken last, and of an attempt that has not begun.
+        self.token: Token | None = None
 
     def waits(self, name: str, *lanes: Lane) -> Claim:
         claim = Claim(partial(self._won, name))
         enrol(claim, lanes)
         return claim
 
-    def begin(self) -> None:
-        self.pace.begun(self.clock.monotonic())
+    def takes(self, lane: Lane) -> bool:
+        token = lane.try_take()
+        self.token = token or self.token
+        return token is not None
 
-    def _won(self, name: str, lane: Lane | None) -> None:
+    def begin(self) -> Token:
+        """The attempt that holds the slot."""
+        token, self.token = self.token, None
+        assert token is not None
+        self.pace.begun(self.clock.monotonic(), token)
+        return token
+
+    def _won(self, name: str, token: Token | None) -> None:
         self.served.append(name)
+        self.token = token or self.token
 
 
 def test_the_slot_is_taken_once_and_again_after_the_interval() -> None:
     rig = Rig()
-    assert rig.others.try_take()
-    assert not rig.others.try_take()
+    assert rig.takes(rig.others)
+    assert not rig.takes(rig.others)
     rig.clock.advance(3.0)
     rig.begin()
     rig.clock.advance(9.9)
-    assert not rig.others.try_take()
+    assert not rig.takes(rig.others)
     rig.clock.advance(0.1)
-    assert rig.others.try_take()
+    assert rig.takes(rig.others)
 
 
 def test_the_interval_runs_from_the_beginning_and_not_from_when_the_slot_was_taken() -> None:
     rig = Rig()
-    assert rig.others.try_take()
+    assert rig.takes(rig.others)
     rig.clock.advance(25.0)
     rig.begin()
-    assert not rig.others.try_take()
+    assert not rig.takes(rig.others)
 
 
 def test_those_who_wait_are_served_when_it_is_time_and_in_order_over_both_lanes() -> None:
     rig = Rig()
-    assert rig.others.try_take()
+    assert rig.takes(rig.others)
     rig.waits("first", rig.workers)
     rig.waits("second", rig.others)
     rig.waits("third", rig.workers)
@@ -76,25 +88,26 @@ def test_those_who_wait_are_served_when_it_is_time_and_in_order_over_both_lanes(
 
 def test_a_newcomer_does_not_pass_who_waits_in_the_other_lane() -> None:
     rig = Rig()
-    assert rig.others.try_take()
+    assert rig.takes(rig.others)
     rig.waits("first", rig.workers)
     rig.begin()
     # It is time, and the alarm has not rung yet.
     rig.clock.advance(10.0)
-    assert not rig.others.try_take()
+    assert not rig.takes(rig.others)
     assert rig.served == ["first"]
 
 
 def test_who_waits_for_room_keeps_nobody_else_from_the_slot() -> None:
     rig = Rig()
+    begun = []
     for _ in range(2):
-        assert rig.workers.try_take()
-        rig.begin()
+        assert rig.takes(rig.workers)
+        begun.append(rig.begin())
         rig.clock.advance(10.0)
     rig.waits("no room", rig.workers)
-    assert rig.others.try_take()
+    assert rig.takes(rig.others)
     rig.begin()
-    rig.workers.give_back()
+    begun[0].give_back()
     assert rig.served == []
     rig.stage.run()
     assert rig.served == ["no room"]
@@ -102,16 +115,39 @@ def test_who_waits_for_room_keeps_nobody_else_from_the_slot() -> None:
 
 def test_a_slot_that_is_not_used_goes_to_the_next_at_once() -> None:
     rig = Rig()
-    assert rig.workers.try_take()
+    assert rig.takes(rig.workers)
+    token = rig.token
+    assert token is not None
     rig.waits("next", rig.others)
-    rig.workers.put_back()
+    token.put_back()
     assert rig.served == ["next"]
     assert rig.workers.free == 2
 
 
+def test_a_slot_that_was_dropped_with_its_token_goes_to_the_next_at_once() -> None:
+    rig = Rig()
+    assert rig.takes(rig.workers)
+    rig.waits("next", rig.others)
+    rig.token = None
+    assert rig.served == ["next"]
+    assert rig.workers.free == 2
+    rig.token = None
+    assert rig.takes(rig.workers)
+
+
+def test_a_token_given_back_before_its_attempt_began_brings_the_slot_along() -> None:
+    rig = Rig()
+    assert rig.takes(rig.workers)
+    token = rig.token
+    assert token is not None
+    rig.waits("next", rig.others)
+    token.give_back()
+    assert rig.served == ["next"]
+
+
 def test_a_wait_given_up_costs_no_slot() -> None:
     rig = Rig()
-    assert rig.others.try_take()
+    assert rig.takes(rig.others)
     rig.waits("gone", rig.workers).settle(None)
     rig.waits("stays", rig.others)
     rig.begin()
@@ -134,21 +170,29 @@ def test_under_threads_no_interval_is_undercut_and_nobody_is_forgotten(seed: int
         rng = random.Random(seed * 100 + number)
         for _ in range(60):
             lane = rng.choice(lanes)
-            if not lane.try_take():
-                won: SimpleQueue[Lane | None] = SimpleQueue()
+            token = lane.try_take()
+            if token is None:
+                won: SimpleQueue[Token | None] = SimpleQueue()
                 claim = Claim(won.put)
                 enrol(claim, [lane])
                 if rng.random() < 0.1:
                     claim.settle(None)
-                if won.get(timeout=WAIT) is None:
+                token = won.get(timeout=WAIT)
+                if token is None:
                     continue
-            if rng.random() < 0.1:
-                lane.put_back()
+            chance = rng.random()
+            if chance < 0.05:
+                token = None
+                continue
+            if chance < 0.1:
+                token.put_back()
                 continue
             at = clock.monotonic()
             begun.put(at)
-            pace.begun(at)
-            lane.give_back()
+            pace.begun(at, token)
+            if rng.random() < 0.9:
+                token.give_back()
+            token = None
 
     threads = [threading.Thread(target=caller, args=(number,)) for number in range(6)]
     for thread in threads:
@@ -161,3 +205,4 @@ def test_under_threads_no_interval_is_undercut_and_nobody_is_forgotten(seed: int
     assert len(instants) > 200
     assert all(after - before >= interval - 1e-9 for before, after in pairwise(instants))
     assert lanes[0].free == 2
+    assert len(pace.free) == 1
