@@ -103,11 +103,29 @@ class Eligibility:
             until = self._free_at(soonest)
             if until == math.inf or self.when_all_benched == "raise":
                 raise exhausted(progress, self.retry_after_seconds())
-            del progress.exclusions[known:]
             if self.when_all_benched == "soonest":
                 progress.ahead_of_time = True
+            else:
+                yield from self._waited_for_bench(until, progress)
+            del progress.exclusions[known:]
+            if progress.ahead_of_time:
                 return [soonest]
-            yield from self._waited_for_bench(until, progress)
+
+    def another_round(
+        self, able: list[Target], progress: Progress
+    ) -> Generator[Step, Any, tuple[list[Target], bool]]:
+        """Where nobody is left: whom to try once a bench has ended, and whether they have been tried before. Raises
+        where a bench is not to be waited for, or is not what keeps everybody."""
+        if self.when_all_benched != "wait" or any(
+            self._admission(target) is not Admission.REFUSED for target in able
+        ):
+            raise exhausted(progress, self.retry_after_seconds())
+        found = yield from self.not_benched(able, progress)
+        names = {target.provider_id for target in found}
+        progress.exclusions[:] = [one for one in progress.exclusions if one.provider_id not in names]
+        tried = {attempt.by.provider_id for attempt in progress.attempts}
+        untried = [target for target in found if target.provider_id not in tried]
+        return untried or found, not untried
 
     def admitted(
         self, found: Found | list[Lane] | None, remaining: list[Target], progress: Progress

@@ -74,9 +74,9 @@ class Execution:
         """One invocation from plan to answer. Returns the answer; raises a ``TurnoutError`` where there is none."""
         invocation = progress.invocation
         progress.queue_seconds = self.clock.monotonic() - invocation.asked_at
-        eligible = self.eligibility.able(progress)
+        able = eligible = self.eligibility.able(progress)
         if not self.circuits.snapshot.clean:
-            eligible = yield from self.eligibility.not_benched(eligible, progress)
+            eligible = yield from self.eligibility.not_benched(able, progress)
         context = _STREAMING_CONTEXT if invocation.call_type is _STREAMING else _REGULAR_CONTEXT
         plan = self.ordering.plan(eligible, context)
         if plan is None:
@@ -96,7 +96,8 @@ class Execution:
                 if found is None or isinstance(found, list) or not self.circuits.snapshot.clean:
                     found = yield from self.eligibility.admitted(found, remaining, progress)
                     if found is None:
-                        raise exhausted(progress, self.eligibility.retry_after_seconds())
+                        remaining = yield from self._another_round(able, context, progress)
+                        continue
                     target, token, permit = found
                 else:
                     target, token = found
@@ -120,6 +121,18 @@ class Execution:
             if this is not None:
                 this.gives_room_back()
 
+    def _another_round(
+        self, able: list[Target], context: RoutingContext, progress: Progress
+    ) -> Generator[Step, Any, list[Target]]:
+        """The plan for after a bench that was waited for. Raises where there is none."""
+        eligible, tried = yield from self.eligibility.another_round(able, progress)
+        if tried and not (yield from self.retries.token(progress)):
+            raise exhausted(progress, self.eligibility.retry_after_seconds())
+        plan = self.ordering.plan(eligible, context)
+        if plan is None:
+            plan = yield from self.ordering.asked(eligible, context)
+        return list(plan)
+
     def _again(
         self, this: Try, settled: Settled, remaining: list[Target], *, leads: bool
     ) -> Generator[Step, Any, Target | None]:
@@ -129,7 +142,11 @@ class Execution:
         if len(progress.attempts) >= self.attempts_at_most:
             self.eligibility.note_used_up(remaining, progress, self.attempts_at_most)
             raise exhausted(progress, self.eligibility.retry_after_seconds())
-        if settled.broken is not None and settled.broken.chunks and not (yield from self.retries.token(this)):
+        if (
+            settled.broken is not None
+            and settled.broken.chunks
+            and not (yield from self.retries.token(progress))
+        ):
             # A restart asks somebody to throw away what was paid for: in a storm of them, the error is better.
             raise self._last_word(Next.RAISE, progress)
         if not self.retries.policies or settled.failure is None:

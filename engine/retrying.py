@@ -14,7 +14,7 @@ from turnout.decisions.circuit import Admission
 from turnout.decisions.retry import cycle, may_retry, pause_seconds
 from turnout.faults import Failure
 from turnout.ids import number_of
-from turnout.invocation import Try
+from turnout.invocation import Progress, Try
 from turnout.policies.retry import MOST_ATTEMPTS, RetryContext, RetryPolicy
 from turnout.runtime.steps import Ask, Sleep, Step
 
@@ -65,17 +65,18 @@ class Retries:
         )
         if pause is None or now + pause >= progress.invocation.deadline.at:
             return False
-        if not (yield from self.token(this)):
+        if not (yield from self.token(progress)):
             return False
         if pause:
             yield Sleep(progress.under(Limit(now + pause, self.clock)))
         return True
 
-    def token(self, this: Try) -> Generator[Step, Any, bool]:
+    def token(self, progress: Progress) -> Generator[Step, Any, bool]:
         """Whether the budget has one attempt more to give."""
-        given = yield Ask(self.health.actor, AskToken(number_of(this.progress.invocation.key)))
+        given = yield Ask(self.health.actor, AskToken(number_of(progress.invocation.key)))
         if not given:
-            logger.debug("the retry budget is used up: {} is not tried again", this.target.identity.described)
+            last = progress.attempts[-1].by.described
+            logger.debug("the retry budget is used up: nothing more is tried after {}", last)
         return bool(given)
 
 

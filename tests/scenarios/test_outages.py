@@ -1,12 +1,19 @@
 """Outages over real HTTP: a primary P that fails in every way, a fallback F, and the storm that must not come."""
 
 import gc
+from collections.abc import Sequence
 from concurrent.futures import wait
 from typing import Any
 
 import pytest
 
-from turnout import Outcome, PreferencePolicy, RouterExhaustedError
+from turnout import (
+    FilterReason,
+    NoEligibleProvidersError,
+    Outcome,
+    PreferencePolicy,
+    RouterExhaustedError,
+)
 from turnout.decisions.circuit import State
 from turnout.testing import ManualClock
 from turnout.testing.simulator import Answer, Reset, SimulatedProvider, Status
@@ -80,24 +87,97 @@ def test_a_connection_reset_or_refused_is_answered_by_the_fallback(rig: Any, dow
     ]
 
 
+def waiting(rig: Any, clock: ManualClock, futures: Sequence[Any]) -> None:
+    """Let time pass until all have ended."""
+    while wait(futures, 0.1).not_done:
+        clock.advance(0.3)
+
+
 def test_calls_that_wait_for_a_bench_hold_no_worker_and_go_on_when_it_ends(rig: Any) -> None:
     clock = ManualClock()
     sim = rig.simulate(P=[Status(429, retry_after=2), Answer(text="P")])
     router = rig.router(
         rig.providers(sim), clock=clock, pool={"max_workers": 1}, health={"when_all_benched": "wait"}
     )
-    with pytest.raises(RouterExhaustedError) as caught:
-        router.invoke(rig.chat())
-    assert caught.value.retry_after_seconds == 2.0
 
-    futures = [router.submit(rig.chat()) for _ in range(5)]
+    futures = [router.submit(rig.chat()) for _ in range(6)]
     while router.stats().queued:
+        router.stats()
+    while router.health_report()["P"].state is not State.OPEN:
         router.stats()
     clock.advance(1.9)
     assert sim.total("P") == 1
-    while wait(futures, 0.1).not_done:
-        clock.advance(0.3)
-    assert [who(future.result(0)) for future in futures] == ["P"] * 5
+    waiting(rig, clock, futures)
+    assert [who(future.result(0)) for future in futures] == ["P"] * 6
+    assert sorted(len(future.report().attempts) for future in futures) == [1, 1, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("probes", [[Answer(text="P")], [Status(429, retry_after=2), Answer(text="P")]])
+def test_of_many_that_wait_one_probes_and_the_others_go_on_waiting(rig: Any, probes: list[Any]) -> None:
+    clock = ManualClock()
+    sim = rig.simulate(P=[Status(429, retry_after=2), *probes])
+    router = rig.router(rig.providers(sim), clock=clock, health={"when_all_benched": "wait"})
+    first = router.submit(rig.chat())
+    while router.health_report()["P"].state is not State.OPEN:
+        router.stats()
+
+    futures = [first, *(router.submit(rig.chat()) for _ in range(30))]
+
+    waiting(rig, clock, futures)
+    assert [who(future.result(0)) for future in futures] == ["P"] * 31
+    # The others began once it was known to answer again.
+    assert sim.total("P") == 31 + len(probes)
+
+
+def test_a_call_that_met_every_bench_itself_waits_for_the_first_to_end(rig: Any) -> None:
+    clock = ManualClock()
+    sim = rig.simulate(P=Status(429, retry_after=50), F=[Status(429, retry_after=2), Answer(text="F")])
+    router = rig.router(
+        rig.providers(sim), policy=PreferencePolicy(), clock=clock, health={"when_all_benched": "wait"}
+    )
+
+    future = router.submit(rig.chat(), timeout=20)
+    waiting(rig, clock, [future])
+
+    assert who(future.result(0)) == "F"
+    assert [attempt.provider_id for attempt in future.report().attempts] == ["P", "F", "F"]
+    assert (sim.total("P"), sim.total("F")) == (1, 2)
+    assert [one.provider_id for one in future.report().exclusions] == ["P"]
+
+
+def test_a_wait_for_a_bench_that_does_not_fit_the_deadline_names_each_cause(rig: Any) -> None:
+    clock = ManualClock()
+    sim = rig.simulate(P=Status(429, retry_after=50), F=Status(429, retry_after=20))
+    router = rig.router(rig.providers(sim), clock=clock, health={"when_all_benched": "wait"})
+    with pytest.raises(RouterExhaustedError) as met:
+        router.invoke(rig.chat(), timeout=10)
+    with pytest.raises(NoEligibleProvidersError) as found:
+        router.invoke(rig.chat(), timeout=10)
+
+    assert {one.provider_id for one in met.value.attempts} == {"P", "F"}
+    assert {one.provider_id: one.reason for one in found.value.exclusions} == {
+        "P": FilterReason.IN_COOLDOWN,
+        "F": FilterReason.IN_COOLDOWN,
+    }
+    assert (met.value.retry_after_seconds, found.value.retry_after_seconds) == (20.0, 20.0)
+    assert (sim.total("P"), sim.total("F")) == (1, 1)
+
+
+def test_waiting_for_benches_ends_with_the_attempts_that_a_call_may_have(rig: Any) -> None:
+    clock = ManualClock()
+    sim = rig.simulate(P=Status(429, retry_after=2))
+    router = rig.router(
+        rig.providers(sim),
+        clock=clock,
+        health={"when_all_benched": "wait"},
+        budget={"max_attempts_per_call": 3},
+    )
+
+    future = router.submit(rig.chat())
+    waiting(rig, clock, [future])
+
+    assert isinstance(future.exception(0), RouterExhaustedError)
+    assert sim.total("P") == 3
 
 
 def test_where_all_are_benched_the_one_whose_bench_ends_soonest_may_be_tried(rig: Any) -> None:
