@@ -35,7 +35,8 @@ WORDS: Final = (
             r"quota.?exceeded",
             r"exceeded.?(current.?)?quota",
             r"billing",
-            r"credit",
+            r"(no|out.?of|low|not.?enough).?credits?($|[^a-z])",
+            r"credits?.?(balance|limit|exceeded|exhausted|depleted|required|too.?low|expired)",
             r"payment.?required",
             r"spend.?limit",
             r"arrearage",
@@ -138,7 +139,11 @@ def fault_of_status(status: int, code: str | None, error_type: str | None, messa
     if row is None:
         return Fault.SERVER_ERROR if status >= 500 else Fault.UNKNOWN
     words = [word for word in (code, error_type) if word]
-    return _of_codes(words, row.may_say) or _of_message(message, row.may_say) or row.fault
+    of_message = row.may_say
+    if row.fault is Fault.BAD_REQUEST and code is not None and _MISTAKE.match(code):
+        # It names what the caller did: talk of credit in the message is then the caller's own.
+        of_message = of_message - {Fault.QUOTA}
+    return _of_codes(words, row.may_say) or _of_message(message, of_message) or row.fault
 
 
 def fault_of_code(code: str | None, error_type: str | None = None, message: str = "") -> Fault:
@@ -156,6 +161,10 @@ def fault_of_code(code: str | None, error_type: str | None = None, message: str 
 
 
 _ALL: Final = frozenset(Fault)
+#: ``invalid_request_error`` is what everything is called by some.
+_MISTAKE: Final = re.compile(r"invalid_(?!request(_error)?$)", re.IGNORECASE)
+#: What a message quotes is the caller's. An apostrophe within a word opens no quotation.
+_QUOTED: Final = re.compile(r"(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"")
 
 
 def _of_codes(words: Collection[str], may_say: frozenset[Fault]) -> Fault | None:
@@ -166,6 +175,7 @@ def _of_codes(words: Collection[str], may_say: frozenset[Fault]) -> Fault | None
 
 
 def _of_message(message: str, may_say: frozenset[Fault]) -> Fault | None:
+    message = _QUOTED.sub("", message)
     for row in WORDS:
         if row.fault in may_say and row.message is not None and row.message.search(message):
             return row.fault
