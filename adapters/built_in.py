@@ -1,5 +1,8 @@
 """The adapters that come with turnout, by protocol."""
 
+import importlib
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Final, Protocol, assert_never
 
 from turnout.adapters.contract import NativeAdapter
@@ -15,6 +18,12 @@ class ClosableAdapter(NativeAdapter, Protocol):
 SUPPORTED_PROTOCOLS: Final = frozenset({ApiProtocol.OPENAI_CHAT, ApiProtocol.OPENAI_RESPONSES})
 
 
+_NEEDED: Final = {
+    ApiProtocol.OPENAI_CHAT: "openai.resources.chat",
+    ApiProtocol.OPENAI_RESPONSES: "openai.resources.responses",
+}
+
+
 class BuiltInAdapters:
     """An adapter factory: one adapter for each provider, made at its first call and used by all threads."""
 
@@ -28,6 +37,14 @@ class BuiltInAdapters:
             return adapter
         # Of two threads that make one at once, the first to be kept is used by both; neither has connected yet.
         return self._adapters.setdefault(config.provider_id, self._made(config))
+
+    @staticmethod
+    def prepare(protocols: Collection[ApiProtocol]) -> None:
+        """Import what calls for ``protocols`` need, which takes a second that is better not taken from the first call's
+        deadline. What is not installed is told of by the call that needs it."""
+        for protocol in protocols:
+            with suppress(ImportError):
+                importlib.import_module(_NEEDED[protocol])
 
     def close(self) -> None:
         for adapter in self._adapters.values():

@@ -55,7 +55,7 @@ class OpenAIAdapter(ABC):
         client = self._client()
         if limit is not None:
             # The first call imports the SDK and builds the client: that time is not the provider's.
-            limit.until += self._clock.monotonic() - before
+            limit.until = min(limit.until + self._clock.monotonic() - before, limit.latest)
         stream = None
         if limit is None:
             # Only now: the first call also imports the SDK and builds the client, which is not the provider's doing.

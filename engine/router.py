@@ -106,6 +106,10 @@ class ProviderRouter:
         built_in = BuiltInAdapters(clock)
         protocols = SUPPORTED_PROTOCOLS if supported_protocols is None else frozenset(supported_protocols)
         adapter_of = adapter_factory if adapter_factory is not None else built_in
+        if adapter_factory is None:
+            built_in.prepare(
+                {config.protocol for config in self._configs if config.enabled} & SUPPORTED_PROTOCOLS
+            )
         natives = [NativeProvider(config, adapter_of, protocols, classify) for config in self._configs]
         store, owns_store = store_of(metrics_store)
         self._engine = Engine(

@@ -1,5 +1,7 @@
 """Whose time the building of the SDK's client is."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from turnout.adapters.openai_client import ClientSource
 from turnout.calls import ApiProtocol
 from turnout.config import ProviderConfig
 from turnout.deadline import Limit
+from turnout.errors import ProviderError
 from turnout.testing import ManualClock
 from turnout.testing.simulator import Answer, SimulatedProvider, Simulator
 
@@ -39,3 +42,48 @@ def test_the_time_to_build_the_client_is_not_charged_to_the_provider(monkeypatch
 
     assert answer.choices[0].message.content == "in time"
     assert limit.until == clock.monotonic() + 1.0
+
+
+IMPORTED = """
+import sys
+from turnout import ProviderRouter
+provider = dict(provider_id="a", name="a", protocol="openai_chat", model="m", api_key="k")
+with ProviderRouter([provider], metrics_store=None, adapter_factory=lambda config: None):
+    print("openai" in sys.modules)
+with ProviderRouter([provider], metrics_store=None):
+    print("openai.resources.chat" in sys.modules)
+"""
+
+
+def test_the_sdk_is_imported_when_a_router_is_built_for_it_and_not_on_the_first_calls_deadline() -> None:
+    run = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=60)
+
+    assert (run.stdout.split(), run.stderr) == (["False", "True"], "")
+
+
+def test_the_time_to_build_the_client_never_carries_a_call_past_its_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, take = ManualClock(), ClientSource.take
+
+    def slow(source: ClientSource) -> Any:
+        clock.advance(5.0)
+        return take(source)
+
+    monkeypatch.setattr(ClientSource, "take", slow)
+    config = ProviderConfig(
+        provider_id="a",
+        name="a",
+        protocol=ApiProtocol.OPENAI_CHAT,
+        model="m",
+        api_key=SecretStr("k"),
+        base_url="http://127.0.0.1:9/v1",
+    )
+    adapter = OpenAIChatAdapter(config, clock=clock)
+    limit = Limit(clock.monotonic() + 1.0, clock, clock.monotonic() + 3.0)
+
+    with pytest.raises(ProviderError):
+        adapter.invoke("chat.completions.create", {"model": "m", "messages": []}, limit=limit)
+    adapter.close()
+
+    assert limit.until == limit.latest
