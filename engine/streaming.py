@@ -5,6 +5,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from traceback import clear_frames
 from typing import Any, Self
 
 from turnout.calls import Report
@@ -62,6 +63,11 @@ class Reading:
             raise ReentrantCallError("this stream is being read already; a stream has one reader")
         try:
             return self._read()
+        except Exception as raised:
+            if not isinstance(raised, StopIteration):
+                # What was read keeps its error, and an error its frames: their contents would be a cycle.
+                clear_frames(raised.__traceback__)
+            raise
         finally:
             self._turn.give()
             if self._closing:

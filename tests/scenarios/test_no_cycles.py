@@ -1,0 +1,91 @@
+"""What a failed call held is freed when the caller lets go of its error, without waiting for the collector."""
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from turnout import StreamFailurePolicy
+from turnout.testing.simulator import Answer, Cut, InStreamError, Silence, Stall, Status
+
+ROUNDS: Final = 12
+_TOLD_OF: Final = ("Response", "Stream", "RouterStream", "Progress", "Reading", "Try")
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def alive() -> Counter[str]:
+    return Counter(name for name in (type(one).__name__ for one in gc.get_objects()) if name in _TOLD_OF)
+
+
+def kept(call: Callable[[], object]) -> Counter[str]:
+    """What stays behind of as many calls."""
+    # The first ones make what all share.
+    for _ in range(2):
+        call()
+    before = alive()
+    for _ in range(ROUNDS):
+        call()
+    return alive() - before
+
+
+def read(router: Any, calls: Any, **options: Any) -> str:
+    try:
+        for _ in router.invoke(calls, **options):
+            pass
+    except Exception as error:
+        return type(error).__name__
+    return "whole"
+
+
+STREAMS: Final = {
+    "cut after content": (Cut(2, Answer(text="long", chunks=4)), StreamFailurePolicy.RESTART),
+    "cut after content, raised": (Cut(2, Answer(text="long", chunks=4)), StreamFailurePolicy.RAISE),
+    "cut, held": (Cut(2, Answer(text="long", chunks=4)), StreamFailurePolicy.HOLD),
+    "an error in the stream": (InStreamError(after_chunks=2), StreamFailurePolicy.RAISE),
+    "a stall": (Stall(2), StreamFailurePolicy.RESTART),
+    "refused": (Status(503), StreamFailurePolicy.RESTART),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+@pytest.mark.usefixtures("no_collector")
+def test_a_stream_that_broke_keeps_nothing_alive(rig: Any, kind: str) -> None:
+    script, policy = STREAMS[kind]
+    sim = rig.simulate(P=script)
+    provider = rig.provider(sim, "P", idle_timeout_seconds=0.05)
+    router = rig.router([provider], health={"failure_threshold": 10**6}, stream_failure_policy=policy)
+
+    assert kept(lambda: read(router, rig.chat(stream=True))) == {}
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_call_that_was_cut_at_its_deadline_keeps_nothing_alive(rig: Any) -> None:
+    sim = rig.simulate(P=[Status(500), Silence()], F=Silence())
+    router = rig.router(rig.providers(sim), health={"failure_threshold": 10**6})
+
+    def call() -> None:
+        with pytest.raises(TimeoutError):
+            router.invoke(rig.chat(), timeout=0.05)
+
+    assert kept(call) == {}
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_call_that_nobody_answered_keeps_nothing_alive(rig: Any) -> None:
+    sim = rig.simulate(P=Status(500), F=Status(503))
+    router = rig.router(rig.providers(sim), health={"failure_threshold": 10**6})
+
+    def call() -> None:
+        with pytest.raises(Exception, match="P"):
+            router.invoke(rig.chat())
+
+    assert kept(call) == {}
