@@ -117,30 +117,37 @@ def without_frames(error: BaseException) -> None:
             waiting += [one.__cause__, one.__context__]
 
 
-def last_error(progress: Progress) -> BaseException | None:
-    """The newest failure, as the cause of what is raised."""
-    return progress.failed[-1].error if progress.failed else None
-
-
 def overdue(
     progress: Progress, now: float, waiting_for: str = "", *, begun: bool = True
 ) -> DeadlineExceededError:
-    """The error of an invocation whose time is over: who was tried, and where the time went."""
+    """The error of an invocation whose time is over: who was tried, and where the time went. It takes the failures
+    with it, so that they are not kept in a cycle."""
     invocation = progress.invocation
+    failed, progress.failed = progress.failed, []
     if not begun:
         progress.queue_seconds, waiting_for = now - invocation.asked_at, "a worker"
     spent = [("in the queue", progress.queue_seconds)]
     spent += [(f"at {attempt.provider}", attempt.elapsed_seconds) for attempt in progress.attempts]
+    under_way = progress.under_way
+    if under_way is not None:
+        # Nobody comes back from it in time to tell.
+        spent.append((f"at {under_way.by.name}", now - under_way.started))
+        failed = [*failed, _unanswered(under_way.by)]
     spent.append(("waiting", now - invocation.asked_at - sum(seconds for _, seconds in spent)))
     error = DeadlineExceededError(
         invocation.deadline.timeout_seconds,
-        tuple(progress.failed),
+        failed,
         tuple(progress.exclusions),
         waiting_for,
         tuple((where, seconds) for where, seconds in spent if seconds >= _WORTH_TELLING_SECONDS),
     )
-    error.__cause__ = last_error(progress)
+    error.__cause__ = failed[-1].error if failed else None
     return error
+
+
+def _unanswered(by: Identity) -> FailedAttempt:
+    text = "had not answered by then"
+    return FailedAttempt(by.provider_id, by.name, by.model, Fault.DEADLINE, TimeoutError(text), text)
 
 
 def exhausted(progress: Progress, retry_after_seconds: float | None) -> Exception:

@@ -207,6 +207,9 @@ class Execution:
     def _settled(self, this: Try, value: Any, end: StreamEnd | None, error: Exception | None) -> Settled:
         """Judge and record an attempt that is over: with ``error``, a stream's ``end``, or a whole answer."""
         target = this.target
+        if error is None and this.limit.reason is not None and end is None:
+            # Cut, and answered all the same: nobody waits for it any more, and it took too long.
+            error = TimeoutError(f"answered only after it was cut ({this.limit.reason})")
         if error is not None:
             return self._failed(this, error, None)
         outcome = _OK if end is None else stream_outcome(end)

@@ -92,6 +92,13 @@ class Invocation(NamedTuple):
     on_restart: Callable[[StreamRestart], None] | None = None
 
 
+class UnderWay(NamedTuple):
+    """An attempt in flight; ``started`` is monotonic."""
+
+    by: Identity
+    started: float
+
+
 class Progress:
     """How far an invocation has come. Who walks it writes it, ``report()`` reads it; ``cut`` comes from anywhere."""
 
@@ -109,6 +116,7 @@ class Progress:
         "queue_seconds",
         "restarts",
         "submitted",
+        "under_way",
     )
 
     def __init__(self, invocation: Invocation) -> None:
@@ -121,6 +129,8 @@ class Progress:
         self.restarts = 0
         self.limit: Limit | None = None
         self.cut_reason: str | None = None
+        #: Told of where nobody comes back from it.
+        self.under_way: UnderWay | None = None
         #: Every provider is benched, and one is tried all the same.
         self.ahead_of_time = False
         #: Whether a worker makes the next attempt; and whether one goes on with the walk once that has waited.
@@ -199,6 +209,7 @@ class Try(Call):
         self.token = token
         self.began = clock.wall()
         self.started = started = clock.monotonic()
+        progress.under_way = _new(UnderWay, (target.identity, started))
         self.function = target.invoke
         self.request = invocation.request
         # Each attempt has a copy of its own, so that one does not see what another set.
@@ -234,6 +245,7 @@ class Try(Call):
     ) -> Attempt:
         """The attempt, over at ``now``. ``end`` is that of the stream it opened, if it did."""
         progress = self.progress
+        progress.under_way = None
         invocation = progress.invocation
         number = len(progress.attempts) + 1
         opened = None if invocation.call_type is CallType.REGULAR else end is not None

@@ -69,7 +69,9 @@ def test_a_call_that_cannot_be_cut_is_given_up_at_the_deadline(rig: Any, stuck: 
 
     error = caller.ended()
     assert isinstance(error, DeadlineExceededError)
-    assert "no answer within 10 s" in str(error)
+    assert "no answer within 10 s (at a 10.20 s)" in str(error)
+    assert [(one.provider_id, one.fault) for one in error.attempts] == [("a", Fault.DEADLINE)]
+    assert "a: had not answered by then" in str(error)
     # Another worker stands in for the one that is held up, until that comes back.
     assert router.submit(rig.chat()).result(30) == "next"
     stuck.go.set()
@@ -96,14 +98,19 @@ def test_a_call_whose_time_ends_in_the_queue_is_told_then_and_never_made(rig: An
     assert len(adapters.calls) == 1
 
 
-def test_what_comes_back_late_is_recorded_as_cut_by_the_deadline(rig: Any, stuck: Stuck) -> None:
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_comes_back_late_is_recorded_as_cut_by_the_deadline(
+    rig: Any, stuck: Stuck, answers: bool
+) -> None:
     clock = ManualClock()
 
-    def fails(call: Any) -> str:
-        stuck(call)
+    def late(call: Any) -> str:
+        answer = stuck(call)
+        if answers:
+            return answer
         raise OSError("only now")
 
-    router = rig.scripted(ScriptedAdapters({"a": [fails]}), "a", clock=clock)
+    router = rig.scripted(ScriptedAdapters({"a": [late]}), "a", clock=clock)
     future = router.submit(rig.chat(), timeout=10.0)
     stuck.begun.get(timeout=30)
     clock.advance(10.2)
@@ -117,6 +124,23 @@ def test_what_comes_back_late_is_recorded_as_cut_by_the_deadline(rig: Any, stuck
     assert (attempt.outcome, attempt.fault) == (Outcome.FAILED, Fault.DEADLINE)
     # Ten of the hundred and twenty seconds that the provider may take prove nothing against it.
     assert router.health_report()["a"].consecutive_failures == 0
+
+
+def test_an_answer_that_came_after_all_of_its_providers_time_counts_as_a_timeout(
+    rig: Any, stuck: Stuck
+) -> None:
+    clock = ManualClock()
+    router = rig.scripted(ScriptedAdapters({"a": [stuck]}), "a", clock=clock)
+    future = router.submit(rig.chat(), timeout=119.0)
+    stuck.begun.get(timeout=30)
+    clock.advance(119.2)
+    with pytest.raises(DeadlineExceededError):
+        future.result(30)
+
+    stuck.go.set()
+    router.close()
+
+    assert router.health_report()["a"].consecutive_failures == 1
 
 
 @pytest.mark.parametrize(("seconds", "counted"), [(95.0, 0), (97.0, 1)])
