@@ -2,7 +2,38 @@
 
 import traceback
 
+_CAUSE = "The above exception was the direct cause of the following exception:"
+_CONTEXT = "During handling of the above exception, another exception occurred:"
+
 
 def trace_of(error: BaseException) -> str:
-    """The usual traceback. loguru's own shows the values of variables, and those are keys, requests and answers."""
-    return "".join(traceback.format_exception(error)).rstrip()
+    """The usual traceback, but for what could hold a key.
+
+    loguru's own shows the values of variables: keys, requests, answers. And what a provider's SDK says stands in
+    turnout's error already, cleared of keys: of an exception behind one of ours only the type is told.
+    """
+    told: list[str] = []
+    seen: set[int] = set()
+    one: BaseException | None = error
+    behind_ours = False
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        frames = "".join(traceback.format_tb(one.__traceback__))
+        last = f"{type(one).__module__}.{type(one).__qualname__}" if behind_ours else _last_line(one)
+        told.insert(0, (f"Traceback (most recent call last):\n{frames}" if frames else "") + last)
+        behind_ours = behind_ours or type(one).__module__.partition(".")[0] == "turnout"
+        one, link = _before(one)
+        if one is not None:
+            told.insert(0, f"\n{link}\n")
+    return "\n".join(told).rstrip()
+
+
+def _last_line(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).rstrip()
+
+
+def _before(error: BaseException) -> tuple[BaseException | None, str]:
+    """The exception that came before, and what it has to do with this one."""
+    if error.__cause__ is not None:
+        return error.__cause__, _CAUSE
+    return None if error.__suppress_context__ else error.__context__, _CONTEXT

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from turnout import Fault, ProviderConfig, ProviderRouter, RouteError, TurnoutError
 from turnout.adapters.native import NativeProvider
 from turnout.testing import ManualClock
+from turnout.testing.simulator import Status
 
 KEY = "sk-secret-key-123456"
 
@@ -82,3 +84,22 @@ def test_a_key_in_what_a_providers_own_judgement_raises_is_hidden(
 
     assert "refused" in told
     assert KEY not in told
+
+
+def test_a_key_that_a_provider_echoes_is_not_in_the_trace_of_a_callback_that_raises(
+    rig: Any, logged: Any
+) -> None:
+    sim = rig.simulate(P=Status(401, message=f"no such key: {KEY}"))
+    router = rig.router([rig.provider(sim, "P", api_key=SecretStr(KEY))])
+    future = router.submit(rig.chat())
+    future.add_done_callback(lambda future: future.result())
+    with pytest.raises(TurnoutError):
+        future.result(30)
+    router.close()
+
+    (told,) = logged.at("ERROR")
+    assert KEY not in told
+    # Where it came from, and what it was, is told.
+    assert "openai.AuthenticationError\n" in told
+    assert "RouterExhaustedError: " in told
+    assert "Traceback (most recent call last):" in told
