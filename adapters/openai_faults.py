@@ -10,6 +10,7 @@ from typing import Any
 
 from turnout.adapters.openai_codes import fault_of_code, fault_of_status
 from turnout.adapters.openai_words import field, message_of, retry_after_seconds, should_retry, text_of
+from turnout.adapters.shortage import shortage
 from turnout.adapters.wire import Watch
 from turnout.clock import Clock
 from turnout.config import ProviderConfig
@@ -251,6 +252,13 @@ class Seam:
             return self._error(
                 ProviderStreamInterruptedError, f"broke off in the middle of the stream: {why}", error
             )
+        if (short := shortage(error)) is not None:
+            # Another provider would fare no better, and none is to be benched for it.
+            text = (
+                f"could not be asked, this process has run out of what a connection needs: {short.strerror}"
+            )
+            step = "raise its limit (ulimit -n), or lower PoolConfig.max_workers"
+            return self._error(ProviderError, f"{text}; {step}", error, fault=Fault.TERMINAL)
         text = f"could not be reached, or hung up: {why}; check its base_url and the network"
         return self._error(ProviderConnectionError, text, error)
 
