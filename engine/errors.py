@@ -257,7 +257,7 @@ class ProviderError(TurnoutError):
         self.provider_name = provider_name
         self.model = model
         if fault is not None:
-            self.fault = fault
+            self.fault = Fault(fault)
         self.original = original
         self.retry_after_seconds = retry_after_seconds
         self.status_code = status_code

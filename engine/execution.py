@@ -296,7 +296,7 @@ class Execution:
             return Failure(
                 Fault.TERMINAL, f"classify raised {type(raised).__name__} on {this.target.told(error)}"
             )
-        if not isinstance(failure, Failure):
+        if not isinstance(failure, Failure) or not isinstance(failure.fault, Fault):
             return Failure(Fault.TERMINAL, f"classify did not return a Failure for {this.target.told(error)}")
         return failure
 

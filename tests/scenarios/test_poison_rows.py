@@ -39,3 +39,42 @@ def test_a_row_with_an_impossible_status_or_code_costs_no_other_row(
     assert sorted(row.outcome for row in rows) == ["failed", "ok", "ok"]
     router.close()
     store.close()
+
+
+@pytest.mark.parametrize(("fault", "kept"), [("server_error", "server_error"), ("no such fault", "unknown")])
+def test_an_error_that_names_its_fault_as_text_is_kept_as_that_fault(
+    rig: Any, tmp_path: Path, fault: Any, kept: str
+) -> None:
+    def refuses(call: object) -> Any:
+        raise ProviderError("x", provider_id="a", fault=fault)
+
+    store = DuckDBMetricsStore(str(tmp_path / "metrics"))
+    router = rig.scripted(ScriptedAdapters({"a": [refuses, "a"]}), "a", metrics_store=store)
+
+    with pytest.raises(RouterExhaustedError):
+        router.invoke(rig.chat())
+    router.invoke(rig.chat())
+
+    assert router.flush(10.0)
+    assert sorted(str(row.fault) for row in store.query_recent(since=LONG_AGO)) == ["None", kept]
+    router.close()
+    store.close()
+
+
+def test_a_fault_that_somebody_put_into_an_error_and_that_is_none_costs_no_row(
+    rig: Any, tmp_path: Path
+) -> None:
+    class Odd(ProviderError):
+        fault: Any = object()
+
+    store = DuckDBMetricsStore(str(tmp_path / "metrics"))
+    router = rig.scripted(ScriptedAdapters({"a": [Odd("x"), "a"]}), "a", metrics_store=store)
+
+    with pytest.raises(RouterExhaustedError):
+        router.invoke(rig.chat())
+    router.invoke(rig.chat())
+
+    assert router.flush(10.0)
+    assert sorted(str(row.fault) for row in store.query_recent(since=LONG_AGO)) == ["None", "terminal"]
+    router.close()
+    store.close()
