@@ -8,6 +8,8 @@ from concurrent.futures import CancelledError
 from traceback import clear_frames
 from typing import Any, Self
 
+from loguru import logger
+
 from turnout.calls import Report
 from turnout.decisions.holding import Held, of_held
 from turnout.decisions.walk import StreamEnd
@@ -118,6 +120,9 @@ class Reading:
 
     def _hold(self, chunk: Any) -> None:
         """Keep a chunk back, and see whether that is still to be."""
+        if self._limit.expired():
+            # A stream of the user's own, which nothing cut.
+            raise TimeoutError("what came of the stream came too late")
         self._held.append(chunk)
         match of_held(self.progress.invocation.failure_policy, self.stream.has_content, len(self._held)):
             case Held.RELEASED:
@@ -146,7 +151,11 @@ class Reading:
         if self._closing:
             return
         end = self._ended(error, closed=False)
-        self.stream.close()
+        try:
+            self.stream.close()
+        except Exception as raised:
+            # It is done with, and the walk has more to go on to.
+            logger.debug("{}: a stream did not close cleanly: {!r}", self._by.described, raised)
         self._goes_on = False
         try:
             self._runtime.here(self._walk, self._handed, end)
@@ -166,7 +175,13 @@ class Reading:
 
     def _ended(self, error: Exception | None, *, closed: bool) -> StreamEnd:
         given = self._chunks - len(self._held)
-        return StreamEnd(self._chunks, self.stream.completed, given, self._first_seconds, error, closed)
+        completed = False
+        try:
+            completed = self.stream.completed
+        except Exception as raised:
+            # That provider's failure, not the walk's.
+            error = error or raised
+        return StreamEnd(self._chunks, completed, given, self._first_seconds, error, closed)
 
     def _handed(self, walk: Walk, step: HandOver) -> None:
         opened: OpenedStream = step.value

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from turnout import (
+    DeadlineExceededError,
     Fault,
     Outcome,
     PreferencePolicy,
@@ -16,7 +17,7 @@ from turnout import (
     StreamRestart,
 )
 from turnout.decisions.holding import MOST_HELD_CHUNKS, MOST_PRELUDE_CHUNKS
-from turnout.testing import FINISHED, Prelude, ScriptedAdapters, ScriptedStream
+from turnout.testing import FINISHED, ManualClock, Prelude, ScriptedAdapters, ScriptedStream
 
 ROLE = Prelude("role")
 GONE = ProviderStreamInterruptedError("gone", provider_id="a")
@@ -199,3 +200,44 @@ def test_a_router_file_may_hold_streams_and_time_them(tmp_path: Path) -> None:
         (provider,) = router.providers
         assert (provider.first_token_timeout_seconds, provider.idle_timeout_seconds) == (5.0, 2.5)
         assert provider.timeout_seconds == 120.0
+
+
+@pytest.mark.parametrize("policy", [StreamFailurePolicy.RESTART, HOLD])
+def test_a_stream_of_the_users_own_is_held_back_no_longer_than_the_deadline(
+    rig: Any, policy: StreamFailurePolicy
+) -> None:
+    clock = ManualClock()
+
+    def slowly() -> Any:
+        clock.advance(0.3)
+        return Prelude("nothing yet") if policy is not HOLD else "a little"
+
+    _, router = scripted(rig, {"a": [slowly] * 50}, clock=clock, stream_failure_policy=policy)
+    stream = router.invoke(rig.chat(stream=True), timeout=1.0)
+
+    with pytest.raises(DeadlineExceededError, match=r"\(at a 1\.20 s\)"):
+        next(stream)
+    assert stream.report().attempts[0].fault is Fault.DEADLINE
+
+
+def test_a_stream_that_can_not_be_asked_or_closed_is_its_providers_failure(rig: Any) -> None:
+    class Broken(ScriptedStream):
+        @property
+        def completed(self) -> bool:
+            raise ValueError("who knows")
+
+        def close(self) -> None:
+            super().close()
+            raise ValueError("will not close")
+
+    broken = Broken(["a"])
+    router = rig.scripted(
+        ScriptedAdapters({"a": [lambda call: broken], "b": [["b", FINISHED]]}),
+        "ab",
+        policy=PreferencePolicy(),
+        on_restart=lambda restart: None,
+    )
+
+    assert list(router.invoke(rig.chat(stream=True))) == ["a", "b"]
+    assert broken.closed
+    assert router.health_report()["a"].consecutive_failures == 1
