@@ -7,33 +7,21 @@ before the walk goes on to an answer, an error or the next provider.
 
 import asyncio
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import CoroutineType
-from typing import Any, NamedTuple
+from typing import Any
 
-from loguru import logger
-
-from turnout.actors.health import Circuits, Failed, Health, Returned, Succeeded
-from turnout.actors.ledger import Ledger
+from turnout.actors.health import Circuits, Health, Returned
 from turnout.actors.ordering import Ordering
 from turnout.adapters.contract import NormalizedStream
-from turnout.calls import Attempt, CallType, Outcome, Reason, Usage
+from turnout.calls import CallType, Outcome, Reason
 from turnout.clock import Clock
-from turnout.deadline import DEADLINE
-from turnout.decisions.walk import Next, StreamEnd, after_attempt, fault_for_circuit, stream_outcome
+from turnout.decisions.walk import Next
 from turnout.eligibility import Admitted, Eligibility, Found
-from turnout.endings import (
-    Broken,
-    exhausted,
-    failed_attempt,
-    refused,
-    restart_of,
-    so_far,
-    unfinished,
-    without_frames,
-)
-from turnout.faults import FAULTS, Effect, Failure, Fault
+from turnout.endings import Broken, exhausted, restart_of
+from turnout.faults import Fault
 from turnout.invocation import OpenedStream, Progress, Target, Try
+from turnout.judging import Judge, Settled
 from turnout.policies.contract import RoutingContext
 from turnout.retrying import Retries
 from turnout.runtime.lane import Lane
@@ -42,19 +30,7 @@ from turnout.runtime.steps import Ask, Await, HandOver, Step
 _REGULAR_CONTEXT, _STREAMING_CONTEXT = RoutingContext(CallType.REGULAR), RoutingContext(CallType.STREAMING)
 _AWAITABLE = (CoroutineType, asyncio.Future)
 # Members of an Enum are slow to look up by name in Python 3.11, and these are needed at every call.
-_OK, _STREAMING, _ANSWER, _PRIMARY = Outcome.OK, CallType.STREAMING, Next.ANSWER, Reason.PRIMARY
-
-
-class Settled(NamedTuple):
-    """What an attempt that is over means: what follows, what its circuit's owner must know before anyone may see the
-    attempt, the stream that broke with it, and the answer, if that was not handed over already."""
-
-    next: Next
-    attempt: Attempt
-    news: Failed | Succeeded | Returned | None = None
-    broken: Broken | None = None
-    answer: Any = None
-    failure: Failure | None = None
+_STREAMING, _ANSWER, _PRIMARY = CallType.STREAMING, Next.ANSWER, Reason.PRIMARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +43,7 @@ class Execution:
     health: Health
     circuits: Circuits
     ordering: Ordering
-    ledger: Ledger | None
+    judge: Judge
     clock: Clock
 
     def walk(self, progress: Progress) -> Generator[Step, Any, Any]:
@@ -193,85 +169,16 @@ class Execution:
             # Closed from outside, or an interrupt: nobody's success or failure.
             if isinstance(value, NormalizedStream):
                 value.close()
-            progress.show(self._recorded(this.ended(self.clock.monotonic(), Outcome.IGNORED)))
+            progress.show(self.judge.recorded(this.ended(self.clock.monotonic(), Outcome.IGNORED)))
             if this.permit is not None:
                 # Told, not asked: nothing can be waited for any more.
                 self.health.actor.tell(Returned(target.provider_id, this.permit))
             raise
         try:
-            return self._settled(this, value, end, error)
+            return self.judge.settled(this, value, end, error)
         finally:
             # An error keeps this frame by its traceback: what it reaches from here would be a cycle.
             error = None
-
-    def _settled(self, this: Try, value: Any, end: StreamEnd | None, error: Exception | None) -> Settled:
-        """Judge and record an attempt that is over: with ``error``, a stream's ``end``, or a whole answer."""
-        target = this.target
-        if error is None and this.limit.reason is not None and end is None:
-            # Cut, and answered all the same: nobody waits for it any more, and it took too long.
-            error = TimeoutError(f"answered only after it was cut ({this.limit.reason})")
-        if error is not None:
-            return self._failed(this, error, None)
-        outcome = _OK if end is None else stream_outcome(end)
-        if end is not None and outcome is Outcome.FAILED:
-            return self._failed(this, end.error or unfinished(target, end), end)
-        usage: Usage | None = None
-        try:
-            usage = target.usage(value)
-        except Exception as unreadable:
-            # An answer that was paid for is not lost because it could not be read for the ledger.
-            logger.debug(
-                "{}: what an answer used could not be read: {!r}", target.identity.described, unreadable
-            )
-        attempt = this.ended(self.clock.monotonic(), outcome, None, usage, end)
-        if end is None:
-            try:
-                outcome = target.assess(value, attempt)
-            except Exception as raised:
-                return self._failed(this, raised, None, Fault.TERMINAL)
-            if outcome is not _OK:
-                if outcome is not Outcome.DEGRADED:
-                    return self._failed(this, refused(target, outcome), None, Fault.INVALID_RESULT)
-                attempt = attempt._replace(outcome=outcome)
-        self._recorded(attempt)
-        answer = value if end is None else None
-        snapshot = self.circuits.snapshot
-        if snapshot.clean or snapshot.circuits[target.provider_id].clean:
-            return Settled(_ANSWER, attempt, None, None, answer)
-        if outcome is Outcome.IGNORED:
-            return Settled(_ANSWER, attempt, _returned(this), None, answer)
-        news = Succeeded(target.provider_id, this.epoch, this.permit)
-        return Settled(_ANSWER, attempt, news, None, answer)
-
-    def _failed(
-        self, this: Try, error: Exception, end: StreamEnd | None, fault: Fault | None = None
-    ) -> Settled:
-        """Record a failure, and what follows from it."""
-        target, progress = this.target, this.progress
-        failure = self._classified(this, error) if fault is None else Failure(fault, target.told(error))
-        match failure.fault:
-            case Fault.CANCELLED:
-                outcome = Outcome.IGNORED
-            case Fault.INVALID_RESULT:
-                outcome = Outcome.INVALID
-            case _:
-                outcome = Outcome.FAILED
-        attempt = self._recorded(this.ended(self.clock.monotonic(), outcome, failure, None, end))
-        progress.failed.append(failed_attempt(target, failure, error))
-        if progress.invocation.call_type is _STREAMING:
-            without_frames(error)
-        news: Failed | Returned | None = _returned(this)
-        shown = failure.fault
-        if end is None:
-            granted_seconds = target.granted_seconds(progress.invocation.call_type)
-            shown = fault_for_circuit(shown, attempt.elapsed_seconds, granted_seconds)
-        if FAULTS[shown].effect is not Effect.NONE:
-            told = failure if shown is failure.fault else replace(failure, fault=shown)
-            news = Failed(target.provider_id, this.epoch, told, this.permit)
-        broken = None if end is None else Broken(target.identity, end.given, error)
-        seen = None if end is None else so_far(progress, end)
-        follows = after_attempt(outcome, failure.fault, seen)
-        return Settled(follows, attempt, news, broken, None, failure)
 
     def _last_word(self, follows: Next, progress: Progress) -> BaseException:
         """What the caller is told where the walk ends without an answer."""
@@ -282,39 +189,9 @@ class Execution:
         self.eligibility.refuse_to_go_on(progress)
         return exhausted(progress, self.eligibility.retry_after_seconds())
 
-    def _classified(self, this: Try, error: Exception) -> Failure:
-        """Our own cut is what we say it is, whatever came out of the SDK; the rest is the provider's word."""
-        limit = this.limit
-        if limit.reason is not None and limit.reason != DEADLINE:
-            return Failure(Fault.CANCELLED, this.target.told(error))
-        overdue = limit.until >= limit.latest and this.progress.invocation.deadline.expired()
-        if limit.reason == DEADLINE or overdue:
-            return Failure(Fault.DEADLINE, this.target.told(error))
-        try:
-            failure: object = this.target.classify(error)
-        except Exception as raised:
-            return Failure(
-                Fault.TERMINAL, f"classify raised {type(raised).__name__} on {this.target.told(error)}"
-            )
-        if not isinstance(failure, Failure) or not isinstance(failure.fault, Fault):
-            return Failure(Fault.TERMINAL, f"classify did not return a Failure for {this.target.told(error)}")
-        return failure
-
-    def _recorded(self, attempt: Attempt) -> Attempt:
-        if self.ledger is not None:
-            self.ledger.put(attempt)
-        if self.ordering.learns:
-            self.ordering.observe(attempt)
-        return attempt
-
 
 def _reason(target: Target, again: Target | None, broken: Broken | None) -> Reason:
     """Why another attempt is made after one that failed."""
     if target is again:
         return Reason.RETRY
     return Reason.FAILOVER if broken is None else Reason.STREAM_RESTART
-
-
-def _returned(this: Try) -> Returned | None:
-    """The permit of a probe that proved nothing."""
-    return None if this.permit is None else Returned(this.target.provider_id, this.permit)

@@ -15,6 +15,7 @@ from turnout.decisions.circuit import Thresholds
 from turnout.eligibility import Eligibility
 from turnout.execution import Execution
 from turnout.invocation import Target
+from turnout.judging import Judge
 from turnout.overdue import Overdue
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.policies.retry import RetryPolicy
@@ -106,7 +107,7 @@ def _built_on(runtime: Runtime, setup: Setup) -> Plant:
         health,
         health.circuits,
         ordering,
-        ledger,
+        Judge(health.circuits, ordering, ledger, setup.clock),
         setup.clock,
     )
     return Plant(
