@@ -120,10 +120,9 @@ def without_frames(error: BaseException) -> None:
 def overdue(
     progress: Progress, now: float, waiting_for: str = "", *, begun: bool = True
 ) -> DeadlineExceededError:
-    """The error of an invocation whose time is over: who was tried, and where the time went. It takes the failures
-    with it, so that they are not kept in a cycle."""
+    """The error of an invocation whose time is over: who was tried, and where the time went."""
     invocation = progress.invocation
-    failed, progress.failed = progress.failed, []
+    failed = progress.failed.copy()
     if not begun:
         progress.queue_seconds, waiting_for = now - invocation.asked_at, "a worker"
     spent = [("in the queue", progress.queue_seconds)]
@@ -132,7 +131,7 @@ def overdue(
     if under_way is not None:
         # Nobody comes back from it in time to tell.
         spent.append((f"at {under_way.by.name}", now - under_way.started))
-        failed = [*failed, _unanswered(under_way.by)]
+        failed.append(_unanswered(under_way.by))
     spent.append(("waiting", now - invocation.asked_at - sum(seconds for _, seconds in spent)))
     error = DeadlineExceededError(
         invocation.deadline.timeout_seconds,

@@ -94,6 +94,9 @@ class Execution:
                 broken = settled.broken or broken
                 again = yield from self._again(this, settled, remaining, leads=target is plan[0])
         finally:
+            # Whoever is told of them has them; here they would be in a cycle with the frames that they came through.
+            if progress.failed:
+                progress.failed = []
             if this is not None:
                 this.gives_room_back()
 

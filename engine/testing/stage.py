@@ -64,6 +64,11 @@ class Stage:
         ]
         return [*self._callers.values(), *open_walks]
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing happens any more until time passes."""
+        return self._order.idle
+
     def watch(self, look: Callable[[], None]) -> None:
         """Have ``look`` called after every event; what it raises ends the play."""
         self._order.watchers.append(look)

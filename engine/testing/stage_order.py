@@ -83,6 +83,12 @@ class Order:
     def chance(self, one_in: int) -> bool:
         return self._rng.randrange(one_in) == 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing can happen at this instant."""
+        alarm = self._next_alarm()
+        return not self._ready and (alarm is None or alarm.at > self.clock.monotonic())
+
     def one(self) -> bool:
         """Let one thing happen; False where there is nothing left to do."""
         alarm = self._next_alarm()

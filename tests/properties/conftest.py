@@ -66,6 +66,8 @@ class Asked:
     seen: int | None = None
     resolved: int = 0
     cancelled_at: float = math.inf
+    #: When its time is over.
+    until: float = math.inf
 
 
 @dataclass
@@ -183,12 +185,13 @@ class Callers:
             [StreamFailurePolicy.RAISE, *[StreamFailurePolicy.HOLD] * 2, *[StreamFailurePolicy.RESTART] * 3]
         )
         reader = Reader(self.play, asked)
-        regular_timeout = rng.choice([None, None, 1.0, 20.0])
+        timeout = rng.choice([None, None, 1.0, 20.0] if call_type is CallType.REGULAR else [3.0, 30.0])
+        asked.until = self.play.stage.clock.monotonic() + (math.inf if timeout is None else timeout)
         more: dict[str, Any] = {"block": rng.random() < 0.3} if door == self.play.engine.submit else {}
         future = door(
             asked,
             call_type,
-            timeout=regular_timeout if call_type is CallType.REGULAR else rng.choice([3.0, 30.0]),
+            timeout=timeout,
             failure_policy=asked.policy,
             on_restart=rng.choice([None, *[reader.restarted] * 2]),
             **more,

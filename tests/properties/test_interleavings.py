@@ -30,6 +30,7 @@ SEEDS = 2_000
 BATCH = 250
 COOLDOWN = 60.0
 TIMEOUT_SECONDS = 10.0
+GRACE_SECONDS = 0.1 + 1e-6
 #: What a caller may know of a provider: for how long it is then left alone.
 LEFT_ALONE = {Fault.RATE_LIMIT: COOLDOWN, Fault.QUOTA: 3600.0, Fault.AUTH: math.inf}
 
@@ -186,6 +187,11 @@ class Play:
                 assert target.pace or not lane.free, f"somebody waits although {target.provider_id} has room"
                 kind = "paced" if target.pace else "bounded" if lane is target.lane else "shared"
                 self.waited_for.add(kind)
+        if self.stage.idle:
+            # A call that cannot end itself is ended a little later.
+            overdue = self.stage.clock.monotonic() - GRACE_SECONDS
+            for key, future in self.futures.items():
+                assert future.done() or self.asked[key].until > overdue, f"{self.asked[key]} is overdue"
         if plant.health.snapshot.epoch not in self.history:
             before = self.history[plant.health.snapshot.epoch - 1]
             self.history[plant.health.snapshot.epoch] = plant.health.snapshot
