@@ -221,6 +221,13 @@ class ErrorEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusesPrefill:
+    """400 for a request whose last message is the assistant's, as of an answer to be continued; else a whole answer."""
+
+    answer: Answer = Answer()
+
+
+@dataclass(frozen=True, slots=True)
 class Background:
     """Responses: accepted, not answered yet. Chat: a whole answer.
 
@@ -253,5 +260,6 @@ Behaviour: TypeAlias = (
     | Incomplete
     | Failed
     | ErrorEvent
+    | RefusesPrefill
     | Background
 )

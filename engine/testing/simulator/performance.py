@@ -16,12 +16,17 @@ _SSE = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no
 _JSON = {"content-type": "application/json"}
 _NOT_JSON = b'data: {"id":"malformed","choices":[{"delta":{"content":\n\n'
 _COMMENT = b": ping\n\n"
+_PREFILL_REFUSED = does.Status(400, message="This model does not support assistant message prefill.")
 
 
 def steps_for(behaviour: does.Behaviour, call: Call) -> Iterator[Step]:
     """The steps by which a provider shows `behaviour` to this call; may be endless."""
+    if isinstance(behaviour, does.RefusesPrefill):
+        behaviour = _PREFILL_REFUSED if call.continues else behaviour.answer
     behaviour = _as_understood(behaviour, call)
     match behaviour:
+        case does.RefusesPrefill():
+            raise AssertionError("it was an answer or a refusal by then")
         case does.Silence():
             return iter((StayOpen(),))
         case does.Reset(after_chunks=None):

@@ -66,6 +66,13 @@ class Call:
         return isinstance(options, Mapping) and options.get("include_usage") is True
 
     @property
+    def continues(self) -> bool:
+        """Whether the last message is the assistant's own."""
+        items = self.body.get("messages" if self.dialect == "chat" else "input")
+        last = items[-1] if isinstance(items, list) and items else None
+        return isinstance(last, Mapping) and last.get("role") == "assistant"
+
+    @property
     def user_message(self) -> str:
         """The last thing the user said, or nothing."""
         if self.dialect == "responses" and isinstance(self.body.get("input"), str):

@@ -16,6 +16,7 @@ from turnout.testing.simulator import (
     MalformedChunk,
     MissingDone,
     NoFinish,
+    RefusesPrefill,
     Reset,
     Stall,
     Status,
@@ -208,6 +209,19 @@ def test_a_finished_answer_that_says_nothing_is_handed_out_as_it_is(pair: Any, p
     assert pair.models(chunks) == {"model-primary"}
     assert stream.report().answered_by.provider_id == "primary"
     assert pair.simulator.total("backup") == 0
+
+
+def test_a_backup_that_refuses_a_prefill_is_asked_from_the_start(pair: Any) -> None:
+    pair.simulator.script("backup", RefusesPrefill())
+    router = pair.router(Cut(2))
+    chunks: list[Any] = []
+
+    stream = pair.stream(router, on_restart=lambda restart: chunks.clear())
+    read_into(chunks, stream)
+
+    is_all_of_the_backup(pair, stream, chunks)
+    (first,), (second,) = pair.simulator.requests("primary"), pair.simulator.requests("backup")
+    assert {**first.body, "model": "model-backup"} == second.body
 
 
 def test_code_for_openais_client_gets_whole_answers_from_a_router_that_holds(pair: Any) -> None:

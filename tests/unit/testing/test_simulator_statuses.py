@@ -7,6 +7,7 @@ import pytest
 
 from turnout.testing.simulator import (
     Ending,
+    RefusesPrefill,
     Status,
     StatusOkError,
 )
@@ -94,3 +95,17 @@ def test_an_error_can_hide_behind_status_200(simulate: Any, connect: Any, stream
         "param": None,
         "code": "busy",
     }
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_to_be_continued_is_refused_where_the_provider_takes_none(
+    simulate: Any, connect: Any, stream: bool
+) -> None:
+    create = connect(simulate(RefusesPrefill())).chat.completions.create
+    begun = [*ASK["messages"], {"role": "assistant", "content": "Well"}]
+
+    with pytest.raises(openai.BadRequestError, match="prefill"):
+        create(model="m", messages=begun, stream=stream)
+
+    answer = create(**ASK, stream=stream)
+    assert (next(iter(answer)) if stream else answer).choices
