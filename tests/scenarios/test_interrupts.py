@@ -18,14 +18,17 @@ from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
 WAIT: Final = 2.0
 #: The fast suite interrupts at every so many steps, from one that the run's seed draws.
 STRIDE: Final = 17
-_NOP: Final = dis.opmap["NOP"]
+#: No steps: no signal is looked for there, and the handlers that surround them do not reach the first (the beginning of
+#: a ``try``), nor does Python clean up after the others (the ends of an ``except``).
+_NO_STEPS: Final = frozenset(
+    dis.opmap[name] for name in ("NOP", "COPY", "PUSH_EXC_INFO", "CHECK_EXC_MATCH", "POP_EXCEPT", "RERAISE")
+)
 
 
 class Interruption:
     """Raises ``KeyboardInterrupt`` on this thread before the step of turnout's code that is ``at`` steps away.
 
-    Finer than real signals, which Python looks for after calls and at jumps alone. A NOP is no step: some, such as the
-    beginning of a ``try``, stand where the handlers that surround them do not reach.
+    Finer than real signals, which Python looks for after calls and at jumps alone.
     """
 
     def __init__(self, at: int) -> None:
@@ -39,7 +42,7 @@ class Interruption:
         return self._step
 
     def _step(self, frame: FrameType, event: str, arg: object) -> Any:
-        if event == "opcode" and frame.f_code.co_code[frame.f_lasti] != _NOP:
+        if event == "opcode" and frame.f_code.co_code[frame.f_lasti] not in _NO_STEPS:
             self._left -= 1
             if self._left == 0:
                 sys.settrace(None)
