@@ -11,6 +11,7 @@ from turnout.errors import (
     NoEligibleProvidersError,
     ProviderError,
     ProviderStreamInterruptedError,
+    ProviderTimeoutError,
     RouterExhaustedError,
 )
 from turnout.faults import Failure, Fault
@@ -61,6 +62,16 @@ def unfinished(target: Target, end: StreamEnd) -> ProviderStreamInterruptedError
         provider_id=identity.provider_id,
         provider_name=identity.name,
         model=identity.model,
+    )
+
+
+def late(by: Identity) -> ProviderTimeoutError:
+    """The failure of a stream that goes on, and had nothing to hand out by the deadline."""
+    return ProviderTimeoutError(
+        f"the stream of {by.described} had nothing to hand out in time; give a longer timeout=",
+        provider_id=by.provider_id,
+        provider_name=by.name,
+        model=by.model,
     )
 
 

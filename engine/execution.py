@@ -84,7 +84,7 @@ class Execution:
                     self.health.announce((yield Ask(self.health.actor, settled.news)))
                 # Who waits for its room must find the circuit as this attempt left it.
                 this.gives_room_back()
-                progress.show(settled.attempt)
+                progress.show(settled.attempt, settled.failed)
                 if settled.next is _ANSWER:
                     return settled.answer
                 if settled.next is Next.FAIL_OVER_LARGER:

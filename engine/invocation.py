@@ -155,9 +155,12 @@ class Progress:
         """Where its next attempt at ``target`` takes its room."""
         return target.pooled_lane if self.pooled else target.lane
 
-    def show(self, attempt: Attempt) -> None:
-        """From now on the report has it: whoever sees it there must find its provider's health as it left it."""
+    def show(self, attempt: Attempt, failed: FailedAttempt | None = None) -> None:
+        """From now on the report has it, and errors its failure: whoever sees it there must find its provider's health
+        as it left it."""
         self.attempts.append(attempt)
+        if failed is not None:
+            self.failed.append(failed)
         if attempt.outcome is _OK or attempt.outcome is Outcome.DEGRADED:
             self.answered_by = attempt.by
 

@@ -13,6 +13,7 @@ from turnout.clock import Clock
 from turnout.deadline import DEADLINE
 from turnout.decisions.walk import Next, StreamEnd, after_attempt, fault_for_circuit, stream_outcome
 from turnout.endings import Broken, failed_attempt, refused, so_far, unfinished, without_frames
+from turnout.errors import FailedAttempt
 from turnout.faults import FAULTS, Effect, Failure, Fault
 from turnout.invocation import Try
 
@@ -22,7 +23,7 @@ _OK, _STREAMING, _ANSWER = Outcome.OK, CallType.STREAMING, Next.ANSWER
 
 class Settled(NamedTuple):
     """What an attempt that is over means: what follows, what its circuit's owner must know before anyone may see the
-    attempt, the stream that broke with it, and the answer, if that was not handed over already."""
+    attempt or its failure, the stream that broke with it, and the answer, if that was not handed over already."""
 
     next: Next
     attempt: Attempt
@@ -30,6 +31,7 @@ class Settled(NamedTuple):
     broken: Broken | None = None
     answer: Any = None
     failure: Failure | None = None
+    failed: FailedAttempt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Judge:
             case _:
                 outcome = Outcome.FAILED
         attempt = self.recorded(this.ended(self.clock.monotonic(), outcome, failure, None, end))
-        progress.failed.append(failed_attempt(target, failure, error))
+        failed = failed_attempt(target, failure, error)
         if progress.invocation.call_type is _STREAMING:
             without_frames(error)
         news: Failed | Returned | None = _returned(this)
@@ -108,7 +110,7 @@ class Judge:
         broken = None if end is None else Broken(target.identity, end.given, error)
         seen = None if end is None else so_far(progress, end)
         follows = after_attempt(outcome, failure.fault, seen)
-        return Settled(follows, attempt, news, broken, None, failure)
+        return Settled(follows, attempt, news, broken, None, failure, failed)
 
     def _classified(self, this: Try, error: Exception) -> Failure:
         """Our own cut is what we say it is, whatever came out of the SDK; the rest is the provider's word."""

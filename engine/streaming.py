@@ -11,9 +11,10 @@ from typing import Any, Self
 from loguru import logger
 
 from turnout.calls import Report
+from turnout.deadline import DEADLINE
 from turnout.decisions.holding import Held, of_held
 from turnout.decisions.walk import StreamEnd
-from turnout.endings import too_long
+from turnout.endings import late, too_long
 from turnout.errors import ProviderStreamInterruptedError, ReentrantCallError
 from turnout.invocation import OpenedStream, Progress
 from turnout.reaper import StreamRegistry
@@ -120,10 +121,11 @@ class Reading:
 
     def _hold(self, chunk: Any) -> None:
         """Keep a chunk back, and see whether that is still to be."""
-        if self._limit.expired():
-            # A stream of the user's own, which nothing cut.
-            raise TimeoutError("what came of the stream came too late")
         self._held.append(chunk)
+        if self._runtime.clock.monotonic() >= self._limit.latest:
+            # Of a stream of the user's own: others are cut in time.
+            self._limit.cut(DEADLINE)
+            raise late(self._by)
         match of_held(self.progress.invocation.failure_policy, self.stream.has_content, len(self._held)):
             case Held.RELEASED:
                 # The invocation's deadline is met: what comes now has times of its own.

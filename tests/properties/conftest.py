@@ -28,6 +28,7 @@ from turnout import (
 from turnout.calls import FilterReason, Identity
 from turnout.deadline import Limit
 from turnout.faults import Failure
+from turnout.future import InvocationFuture
 from turnout.invocation import Target
 from turnout.testing import FINISHED, SILENCE, Pause, Prelude, ScriptedStream
 
@@ -64,6 +65,8 @@ class Asked:
     attempts: list[Attempt] = field(default_factory=list)
     policy: StreamFailurePolicy = StreamFailurePolicy.RESTART
     seen: int | None = None
+    #: Of the attempts, those that its caller could see by then. A call given up leaves its last one behind.
+    shown: int = 0
     resolved: int = 0
     cancelled_at: float = math.inf
     #: When its time is over.
@@ -229,6 +232,9 @@ class Callers:
                     self.play.stage.caller(f"{asked.caller} closes", reader.closes(answer))
                 yield from reader.reads(answer)
         asked.seen = len(self.play.stage.trace)
+        asked.shown = len(
+            future.report().attempts if isinstance(future, InvocationFuture) else asked.attempts
+        )
 
     def cancels(self, name: str) -> Script:
         try:

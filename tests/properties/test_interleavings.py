@@ -274,8 +274,8 @@ def few_probe_at_once(this: Play) -> None:
             # After a reset the provider is new, and who probes it still is late.
             if (other.by, opened_in) == (probe.by, since)
             and begun <= called < ended
-            # A permit lapses some time after its attempt should have ended.
-            and _began(this, probe) - _began(this, other) < TIMEOUT_SECONDS
+            # A permit lapses some time after its attempt should have ended, made or not.
+            and abs(_began(this, probe) - _began(this, other)) < TIMEOUT_SECONDS
         ]
         assert len(beside) <= this.health.half_open_probes, f"{probe} was one probe too many: {beside}"
 
@@ -302,7 +302,7 @@ def what_a_caller_has_seen_its_next_call_knows(this: Play) -> None:
         # Then a benched provider may be asked, where all are.
         return
     for earlier in this.asked.values():
-        for seen in earlier.attempts:
+        for seen in earlier.attempts[: earlier.shown]:
             left_alone = LEFT_ALONE.get(seen.fault) if seen.fault else None
             if earlier.seen is None or left_alone is None:
                 continue

@@ -241,3 +241,19 @@ def test_a_stream_that_can_not_be_asked_or_closed_is_its_providers_failure(rig: 
     assert list(router.invoke(rig.chat(stream=True))) == ["a", "b"]
     assert broken.closed
     assert router.health_report()["a"].consecutive_failures == 1
+
+
+def test_a_stream_of_the_users_own_that_is_held_may_take_longer_than_its_provider_where_no_deadline_is(
+    rig: Any,
+) -> None:
+    clock = ManualClock()
+
+    def slowly() -> str:
+        clock.advance(100.0)
+        return "a little"
+
+    _, router = scripted(
+        rig, {"a": [slowly, slowly, slowly, FINISHED]}, clock=clock, stream_failure_policy=HOLD
+    )
+
+    assert list(router.invoke(rig.chat(stream=True))) == ["a little"] * 3
