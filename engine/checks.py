@@ -4,12 +4,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from turnout.calls import StreamFailurePolicy
-from turnout.config import LONGEST_SECONDS, ProviderConfig, StoreConfig, settings_of
+from turnout.config import LONGEST_SECONDS, ProviderConfig, StoreConfig
 from turnout.errors import ConfigError, NoProvidersConfiguredError
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.policies.preference import PreferencePolicy
 from turnout.policies.retry import RetryPolicy, RetryProviderScope, SameProviderRetryPolicy
 from turnout.policies.round_robin import RoundRobinPolicy
+from turnout.settings import settings_of
 from turnout.storage.contract import MetricsStore
 
 

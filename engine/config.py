@@ -1,73 +1,17 @@
-"""Validated settings. A plain dict does wherever one of these does; a typo raises at construction."""
+"""What a router can be told: its providers, and how it treats them."""
 
 import itertools
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from turnout.calls import ApiProtocol
-from turnout.errors import ConfigError, UnsupportedProtocolError
-
-
-class Settings(BaseModel):
-    """Frozen, closed to unknown names, and refusing with ``ConfigError``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise _kind(error)(_explained(type(self).__name__, error)) from None
-
-
-def _kind(error: ValidationError) -> type[ConfigError]:
-    """The first kind of ConfigError that a field, or settings within these, raised; else ConfigError itself."""
-    causes = (fault.get("ctx", {}).get("error") for fault in error.errors())
-    return next((type(cause) for cause in causes if isinstance(cause, ConfigError)), ConfigError)
-
-
-def _explained(what: str, error: ValidationError) -> str:
-    faults = error.errors()
-    # A tuple whose only item is wrong is called too short as well, which would send people looking for a second fault.
-    told = [fault for fault in faults if fault["type"] != "too_short"] or faults
-    return f"{what}: {'; '.join(_explained_fault(fault) for fault in told)}"
-
-
-def _explained_fault(fault: Any) -> str:
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]).lstrip(".")
-    if fault["type"] == "extra_forbidden":
-        return f"{field} is no known field"
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    return f"{field}: {message}" if field else message
-
-
-SettingsT = TypeVar("SettingsT", bound=Settings)
-
-
-def settings_of(kind: type[SettingsT], value: "SettingsT | Mapping[str, Any] | None") -> SettingsT:
-    """``value`` as settings: itself, a mapping checked now, or the defaults."""
-    if value is None:
-        return kind()
-    if isinstance(value, kind):
-        return value
-    if isinstance(value, Mapping):
-        return kind(**value)
-    raise ConfigError(f"{kind.__name__} or a mapping was expected, not {type(value).__name__}")
-
+from turnout.errors import UnsupportedProtocolError
+from turnout.settings import Flag, Number, Settings, Whole
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: A year: what is longer overflows the clocks of the system somewhere on its way.
@@ -117,15 +61,15 @@ class HealthConfig(Settings):
     router's alone.
     """
 
-    failure_threshold: int = Field(default=3, ge=1)
-    failure_cooldown_seconds: float = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
-    rate_limit_cooldown_seconds: float = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
-    quota_cooldown_seconds: float = Field(default=3600.0, ge=0, le=LONGEST_SECONDS)
-    cooldown_multiplier: float = Field(default=2.0, ge=1, le=1000)
-    max_cooldown_seconds: float = Field(default=300.0, ge=0, le=LONGEST_SECONDS)
-    honor_retry_after: bool = True
-    max_retry_after_seconds: float = Field(default=3600.0, ge=0, le=LONGEST_SECONDS)
-    half_open_probes: int = Field(default=1, ge=1, le=MOST_WORKERS)
+    failure_threshold: Whole = Field(default=3, ge=1)
+    failure_cooldown_seconds: Number = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
+    rate_limit_cooldown_seconds: Number = Field(default=60.0, ge=0, le=LONGEST_SECONDS)
+    quota_cooldown_seconds: Number = Field(default=3600.0, ge=0, le=LONGEST_SECONDS)
+    cooldown_multiplier: Number = Field(default=2.0, ge=1, le=1000)
+    max_cooldown_seconds: Number = Field(default=300.0, ge=0, le=LONGEST_SECONDS)
+    honor_retry_after: Flag = True
+    max_retry_after_seconds: Number = Field(default=3600.0, ge=0, le=LONGEST_SECONDS)
+    half_open_probes: Whole = Field(default=1, ge=1, le=MOST_WORKERS)
     when_all_benched: Literal["raise", "wait", "soonest"] = "raise"
 
     def merged_with(self, own: "HealthConfig | None") -> "HealthConfig":
@@ -156,13 +100,13 @@ class ProviderConfig(Settings):
     base_url: str | None = None
     api_key: SecretStr | None = None
     api_key_env: str | None = None
-    enabled: bool = True
-    timeout_seconds: float = Field(default=120.0, gt=0, le=LONGEST_SECONDS)
-    first_token_timeout_seconds: float | None = Field(default=None, gt=0, le=LONGEST_SECONDS)
-    idle_timeout_seconds: float | None = Field(default=None, gt=0, le=LONGEST_SECONDS)
-    max_concurrency: int | None = Field(default=None, ge=1, le=MOST_WORKERS)
-    min_interval_seconds: float = Field(default=0.0, ge=0, le=LONGEST_SECONDS)
-    context_window: int | None = Field(default=None, ge=1)
+    enabled: Flag = True
+    timeout_seconds: Number = Field(default=120.0, gt=0, le=LONGEST_SECONDS)
+    first_token_timeout_seconds: Number | None = Field(default=None, gt=0, le=LONGEST_SECONDS)
+    idle_timeout_seconds: Number | None = Field(default=None, gt=0, le=LONGEST_SECONDS)
+    max_concurrency: Whole | None = Field(default=None, ge=1, le=MOST_WORKERS)
+    min_interval_seconds: Number = Field(default=0.0, ge=0, le=LONGEST_SECONDS)
+    context_window: Whole | None = Field(default=None, ge=1)
     extra_body: Mapping[str, Any] = Field(default_factory=dict)
     _keys: _Keys = PrivateAttr(default_factory=_Keys)
 
@@ -252,18 +196,18 @@ class BudgetConfig(Settings):
     empty, the walk goes on to the next provider instead. ``max_attempts_per_call`` bounds a single call, whatever it is
     made of."""
 
-    ratio: float = Field(default=0.2, ge=0, le=1000)
-    per_second: float = Field(default=10.0, ge=0, le=1e6)
-    max_tokens: float = Field(default=100.0, ge=0, le=1e9)
-    max_attempts_per_call: int = Field(default=16, ge=1, le=1000)
+    ratio: Number = Field(default=0.2, ge=0, le=1000)
+    per_second: Number = Field(default=10.0, ge=0, le=1e6)
+    max_tokens: Number = Field(default=100.0, ge=0, le=1e9)
+    max_attempts_per_call: Whole = Field(default=16, ge=1, le=1000)
 
 
 class PoolConfig(Settings):
     """The worker pool. ``max_queue`` bounds the submitted work that no worker has taken yet."""
 
-    max_workers: int = Field(default=32, ge=1, le=MOST_WORKERS)
-    max_queue: int = Field(default=10_000, ge=1, le=1_000_000)
-    idle_seconds: float = Field(default=10.0, gt=0, le=LONGEST_SECONDS)
+    max_workers: Whole = Field(default=32, ge=1, le=MOST_WORKERS)
+    max_queue: Whole = Field(default=10_000, ge=1, le=1_000_000)
+    idle_seconds: Number = Field(default=10.0, gt=0, le=LONGEST_SECONDS)
 
 
 class LedgerConfig(Settings):
@@ -272,9 +216,9 @@ class LedgerConfig(Settings):
     While the store fails, at most ``max_rows`` rows wait in memory; what comes on top is dropped and counted.
     """
 
-    batch_rows: int = Field(default=5_000, ge=1)
-    flush_seconds: float = Field(default=0.05, gt=0, le=LONGEST_SECONDS)
-    max_rows: int = Field(default=100_000, ge=1)
+    batch_rows: Whole = Field(default=5_000, ge=1)
+    flush_seconds: Number = Field(default=0.05, gt=0, le=LONGEST_SECONDS)
+    max_rows: Whole = Field(default=100_000, ge=1)
 
     @model_validator(mode="after")
     def _a_batch_fits(self) -> Self:

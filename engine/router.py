@@ -36,7 +36,6 @@ from turnout.config import (
     PoolConfig,
     ProviderConfig,
     StoreConfig,
-    settings_of,
 )
 from turnout.engine import Engine, EngineStats, OnRestart
 from turnout.errors import ConfigError
@@ -46,6 +45,7 @@ from turnout.plant import Setup
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.policies.retry import RetryPolicy
 from turnout.runtime.threads import ThreadRuntime
+from turnout.settings import settings_of
 from turnout.storage.contract import MetricsStore
 
 Calls = CallVariant | Iterable[CallVariant]

@@ -8,15 +8,16 @@ from pydantic import Field
 
 from turnout.calls import StreamFailurePolicy
 from turnout.config import (
+    LONGEST_SECONDS,
     BudgetConfig,
     HealthConfig,
     LedgerConfig,
     PoolConfig,
     ProviderConfig,
-    Settings,
     StoreConfig,
 )
 from turnout.errors import ConfigError
+from turnout.settings import Number, Settings
 
 
 class RouterSettings(Settings):
@@ -24,7 +25,7 @@ class RouterSettings(Settings):
 
     metrics_scope: str = "default"
     policy: Literal["round_robin", "preference"] = "round_robin"
-    default_timeout_seconds: float | None = Field(default=None, gt=0)
+    default_timeout_seconds: Number | None = Field(default=None, gt=0, le=LONGEST_SECONDS)
     stream_failure_policy: StreamFailurePolicy = StreamFailurePolicy.RESTART
     providers: tuple[ProviderConfig, ...] = Field(min_length=1)
     health: HealthConfig = Field(default_factory=HealthConfig)
