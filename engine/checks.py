@@ -1,6 +1,6 @@
 """What a router is built from, checked: every refusal is a ``ConfigError`` that says what would do."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from turnout.calls import StreamFailurePolicy
@@ -8,7 +8,6 @@ from turnout.config import LONGEST_SECONDS, ProviderConfig, StoreConfig
 from turnout.errors import ConfigError, NoProvidersConfiguredError
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.policies.preference import PreferencePolicy
-from turnout.policies.retry import RetryPolicy, RetryProviderScope, SameProviderRetryPolicy
 from turnout.policies.round_robin import RoundRobinPolicy
 from turnout.settings import settings_of
 from turnout.storage.contract import MetricsStore
@@ -37,6 +36,12 @@ def checked_providers(providers: Sequence[ProviderConfig | Mapping[str, Any]]) -
     return configs
 
 
+def checked_scope(scope: str) -> str:
+    if not isinstance(scope, str) or not scope.strip() or not scope.isprintable():
+        raise ConfigError("metrics_scope must be a printable text that is not blank")
+    return scope
+
+
 def policy_of(given: Policy | OrderingPolicy | str | None) -> Policy | OrderingPolicy:
     match given:
         case None | "round_robin":
@@ -47,47 +52,6 @@ def policy_of(given: Policy | OrderingPolicy | str | None) -> Policy | OrderingP
             raise ConfigError(f'policy must be "round_robin", "preference" or an object, not {given!r}')
         case _:
             return given
-
-
-def retry_policy_of(
-    given: RetryPolicy | Mapping[str, Any] | bool | None, known: Collection[str]
-) -> RetryPolicy | None:
-    """The policy, or None for no retries. Raises ``ConfigError`` for one that cannot be asked, or that selects a
-    provider that is not ``known``."""
-    if given is None or given is False:
-        return None
-    if isinstance(given, Mapping):
-        try:
-            given = SameProviderRetryPolicy(**given)
-        except TypeError as error:
-            raise ConfigError(f"retry: {error}") from None
-    if not isinstance(given, RetryPolicy):
-        raise ConfigError(
-            f"a retry policy needs max_attempts and should_retry(context), which {type(given).__name__} has not"
-        )
-    strange = [name for name in getattr(given, "provider_ids", ()) if name not in known]
-    if strange:
-        raise ConfigError(
-            f"the retry policy selects {', '.join(strange)}; the providers are {', '.join(known)}"
-        )
-    return given
-
-
-def retries_of(
-    configs: Sequence[ProviderConfig], common: RetryPolicy | Mapping[str, Any] | bool | None
-) -> dict[str, RetryPolicy]:
-    """The retry policy of each provider that has one: its own, else the one for all."""
-    known = [config.provider_id for config in configs]
-    policies = {}
-    shared = retry_policy_of(common, known)
-    for config in configs:
-        own = config.retry
-        if isinstance(own, Mapping):
-            own = {"provider_scope": RetryProviderScope.ALL, **own}
-        policy = shared if own is None else retry_policy_of(own, known)
-        if policy is not None:
-            policies[config.provider_id] = policy
-    return policies
 
 
 def checked_failure_policy(policy: StreamFailurePolicy | str) -> StreamFailurePolicy:

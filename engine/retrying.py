@@ -15,7 +15,7 @@ from turnout.decisions.retry import cycle, may_retry, pause_seconds
 from turnout.faults import Failure
 from turnout.ids import number_of
 from turnout.invocation import Progress, Try
-from turnout.policies.retry import MOST_ATTEMPTS, RetryContext, RetryPolicy
+from turnout.policies.retry import MOST_ATTEMPTS, RetryContext, RetryPolicy, seconds_of
 from turnout.runtime.steps import Ask, Sleep, Step
 
 #: How long a retry is waited for where a policy of the user's own names no ``max_wait_seconds``.
@@ -41,8 +41,10 @@ class Retries:
         if policy is None:
             return False
         made = cycle(progress.attempts)
-        at_most = min(policy.max_attempts, MOST_ATTEMPTS)
-        if made is None or not may_retry(failure, made, at_most, stream_opened=stream_opened):
+        at_most = _number(policy, "max_attempts", 0)
+        if made is None or not may_retry(
+            failure, made, min(at_most, MOST_ATTEMPTS), stream_opened=stream_opened
+        ):
             return False
         now = self.clock.monotonic()
         if self.circuits.admission(target.provider_id, now) is not Admission.FREE:
@@ -61,7 +63,7 @@ class Retries:
         pause = pause_seconds(
             _wait(policy, made),
             failure.retry_after_seconds,
-            getattr(policy, "max_wait_seconds", _LONGEST_WAIT_SECONDS),
+            _number(policy, "max_wait_seconds", _LONGEST_WAIT_SECONDS),
         )
         if pause is None or now + pause >= progress.invocation.deadline.at:
             return False
@@ -93,18 +95,25 @@ def _wants(policy: RetryPolicy, context: RetryContext) -> bool:
     return wanted is True
 
 
+def _number(policy: RetryPolicy, name: str, default: float) -> float:
+    """What the policy says now, which may be other than when the router was built; where that is no number, so little
+    that no retry is made."""
+    try:
+        number = getattr(policy, name, default)
+    except Exception as error:
+        logger.warning("{}.{} raised {!r}; no retry is made", type(policy).__name__, name, error)
+        return -1.0
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        logger.warning("{}.{} is {!r}, no number; no retry is made", type(policy).__name__, name, number)
+        return -1.0
+    return number
+
+
 def _wait(policy: RetryPolicy, made: int) -> float:
     """What the policy's wait, one of tenacity's, says before the retry that follows ``made`` attempts."""
-    wait = getattr(policy, "wait", None)
-    if wait is None:
-        return 0.0
-    # Imported here: tenacity brings asyncio, which a router without retries does not need.
-    from tenacity import RetryCallState, Retrying
-
-    state = RetryCallState(Retrying(), None, (), {})
-    state.attempt_number = made
     try:
-        seconds = float(wait(state))
+        wait = getattr(policy, "wait", None)
+        seconds = 0.0 if wait is None else seconds_of(wait, made)
     except Exception as error:
         logger.warning("the wait of {} raised {!r}; none is made", type(policy).__name__, error)
         return 0.0

@@ -20,10 +20,10 @@ from turnout.checks import (
     Unset,
     checked_failure_policy,
     checked_providers,
+    checked_scope,
     checked_timeout,
     checked_wait,
     policy_of,
-    retries_of,
     store_of,
 )
 from turnout.client import RoutedClient
@@ -44,6 +44,7 @@ from turnout.invocation import Target
 from turnout.plant import Setup
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.policies.retry import RetryPolicy
+from turnout.retry_checks import retries_of
 from turnout.runtime.threads import ThreadRuntime
 from turnout.settings import settings_of
 from turnout.storage.contract import MetricsStore
@@ -87,10 +88,8 @@ class ProviderRouter:
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        if not isinstance(metrics_scope, str) or not metrics_scope.strip() or not metrics_scope.isprintable():
-            raise ConfigError("metrics_scope must be a printable text that is not blank")
+        self._scope = checked_scope(metrics_scope)
         self._configs = checked_providers(providers)
-        self._scope = metrics_scope
         self._on_restart = on_restart
         self._failure_policy = checked_failure_policy(stream_failure_policy)
         self._timeout = checked_timeout(default_timeout_seconds)

@@ -26,7 +26,7 @@ def cycle(attempts: Sequence[Attempt]) -> int | None:
     return length
 
 
-def may_retry(failure: Failure, made: int | None, at_most: int, *, stream_opened: bool) -> bool:
+def may_retry(failure: Failure, made: int | None, at_most: float, *, stream_opened: bool) -> bool:
     """The gates that no policy can open: faults that stop a call or bench a provider, a provider that asks not to be
     asked again, an opened stream, and the ceiling."""
     return (

@@ -18,6 +18,20 @@ _TRANSIENT: Final = frozenset({Fault.TIMEOUT, Fault.CONNECTION, Fault.SERVER_ERR
 Wait = Callable[[Any], float]
 
 
+def seconds_of(wait: Wait, made: int) -> float:
+    """How long ``wait`` says to wait before the retry that follows ``made`` attempts. Raises what it raises, and where
+    it gives no number."""
+    # Imported here: tenacity brings asyncio, which a router without retries does not need.
+    from tenacity import RetryCallState, Retrying
+
+    state = RetryCallState(Retrying(), None, (), {})
+    state.attempt_number = made
+    seconds: object = wait(state)
+    if isinstance(seconds, bool | str):
+        raise TypeError(f"{seconds!r} is no number of seconds")
+    return float(seconds)  # type: ignore[arg-type]
+
+
 class RetryProviderScope(StrEnum):
     """Which providers of a call's order may be tried again."""
 

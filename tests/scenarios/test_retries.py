@@ -189,6 +189,63 @@ def test_a_policy_that_does_not_say_true_or_false_makes_no_retry(
     assert "should_retry" in logged.at("WARNING")[0]
 
 
+@pytest.mark.parametrize("name", ["max_attempts", "max_wait_seconds"])
+@pytest.mark.parametrize("answers", [None, "3", OSError("gone")])
+def test_a_policy_that_says_nonsense_only_later_makes_no_retry(
+    rig: Any, logged: Any, name: str, answers: object
+) -> None:
+    class Fickle:
+        built = False
+
+        def _said(self, asked: str) -> Any:
+            if not self.built or asked != name:
+                return 3
+            if isinstance(answers, Exception):
+                raise answers
+            return answers
+
+        @property
+        def max_attempts(self) -> Any:
+            return self._said("max_attempts")
+
+        @property
+        def max_wait_seconds(self) -> Any:
+            return self._said("max_wait_seconds")
+
+        def should_retry(self, context: Any) -> bool:
+            return True
+
+    policy = Fickle()
+    adapters = ScriptedAdapters({"a": [down()], "b": ["b"]})
+    router = rig.scripted(adapters, "ab", policy=PreferencePolicy(), retry_policy=policy)
+    policy.built = True
+    assert router.invoke(rig.chat()) == "b"
+    assert [call.provider_id for call in adapters.calls] == ["a", "b"]
+    assert f"Fickle.{name} " in logged.at("WARNING")[0]
+
+
+def test_a_wait_that_can_no_longer_be_read_is_none(rig: Any, logged: Any) -> None:
+    class Fickle:
+        max_attempts = 2
+        built = False
+
+        @property
+        def wait(self) -> Any:
+            if self.built:
+                raise OSError("gone")
+            return wait_fixed(20)
+
+        def should_retry(self, context: Any) -> bool:
+            return True
+
+    policy = Fickle()
+    adapters = ScriptedAdapters({"a": [down(), "again"], "b": ["b"]})
+    router = rig.scripted(adapters, "ab", policy=PreferencePolicy(), retry_policy=policy)
+    policy.built = True
+    assert router.invoke(rig.chat()) == "again"
+    assert "the wait of Fickle raised" in logged.at("WARNING")[0]
+
+
 def test_a_policy_of_ones_own_may_retry_an_unknown_failure_but_opens_no_gate(rig: Any) -> None:
     seen: list[Any] = []
 

@@ -4,6 +4,7 @@ import warnings
 from typing import Any
 
 import pytest
+from tenacity import wait_fixed
 
 from turnout import ConfigError, ProviderRouter, RetryPolicy, RetryProviderScope, SameProviderRetryPolicy
 from turnout.calls import CallType, Identity
@@ -89,3 +90,62 @@ def test_a_selected_provider_must_be_the_routers() -> None:
 def test_an_object_that_cannot_be_asked_is_refused() -> None:
     with pytest.raises(ConfigError, match="should_retry"):
         router(retry_policy=object())
+
+
+class Given:
+    """A policy of one's own, with the attributes given."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update({"max_attempts": 3, **attributes})
+
+    def should_retry(self, context: RetryContext) -> bool:
+        return True
+
+
+class Moody(Given):
+    @property
+    def wait(self) -> Any:
+        raise OSError("no wait today")
+
+
+@pytest.mark.parametrize(
+    ("policy", "named"),
+    [
+        (Given(max_attempts=None), "max_attempts must be a whole number from 1, not None"),
+        (Given(max_attempts="3"), "max_attempts"),
+        (Given(max_attempts=True), "max_attempts"),
+        (Given(max_attempts=0), "max_attempts"),
+        (Given(should_retry=True), "should_retry"),
+        (Given(max_wait_seconds="5"), "max_wait_seconds must be a number from 0, not '5'"),
+        (Given(max_wait_seconds=None), "max_wait_seconds"),
+        (Given(max_wait_seconds=float("nan")), "max_wait_seconds"),
+        (Given(wait=2), "wait must be one of tenacity's"),
+        (Given(wait=lambda state: "5"), "wait must give a number of seconds; it raised TypeError"),
+        (Given(wait=lambda state: None), "wait"),
+        (Given(wait=lambda state: 1 / 0), "wait must give a number of seconds; it raised ZeroDivisionError"),
+        (Given(wait=lambda state: float("nan")), "wait must give a number of seconds, not nan"),
+        (Moody(), "wait of Moody raised OSError"),
+        (SameProviderRetryPolicy(wait=lambda state: 1 / 0), "wait"),
+        (Given(provider_ids=3), "provider_ids must be a list, not int"),
+        (Given(provider_ids=[3]), "selects 3; the providers are a"),
+    ],
+)
+def test_a_policy_with_an_attribute_that_cannot_be_is_refused_at_construction(
+    policy: Any, named: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"retry_policy:? .*{named}"):
+        router(retry_policy=policy)
+    with pytest.raises(ConfigError, match=f"retry of a:? .*{named}"):
+        router(own=policy)
+
+
+def test_a_policy_of_ones_own_needs_no_more_than_is_asked_of_it() -> None:
+    for policy in (Given(), Given(max_attempts=1), Given(wait=wait_fixed(1), max_wait_seconds=5)):
+        router(retry_policy=policy).close()
+
+
+def test_a_misspelt_field_is_told_with_those_there_are() -> None:
+    with pytest.raises(
+        ConfigError, match="retry_policy: max_attempt is no known field; there are max_attempts"
+    ):
+        router(retry_policy={"max_attempt": 3})
