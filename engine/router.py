@@ -133,13 +133,14 @@ class ProviderRouter:
 
     @classmethod
     def from_toml(cls, path: str | Path, **overrides: Any) -> Self:
-        """A router from a TOML file; ``overrides`` are constructor arguments that replace what the file says.
+        """A router from a TOML file; ``overrides`` are constructor arguments that replace what the file says, which
+        must be right all the same.
 
         Raises ``ConfigError`` naming the file and the field.
         """
         from turnout.toml import settings_from_toml
 
-        return cls(**{**settings_from_toml(Path(path)), **overrides})
+        return cls(**{**settings_from_toml(path), **overrides})
 
     @property
     def providers(self) -> tuple[ProviderConfig, ...]:

@@ -1,0 +1,97 @@
+"""A router's TOML file: every mistake in it is told with the file's name, and with what to write instead."""
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnout import ConfigError, ProviderRouter, RetryProviderScope
+
+PROVIDER = """
+[[providers]]
+provider_id = "p"
+name = "P"
+protocol = "openai_chat"
+model = "m"
+api_key = "k"
+"""
+NO_LEDGER = """
+[metrics_store]
+backend = "none"
+"""
+
+
+def told(path: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        ProviderRouter.from_toml(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (PROVIDER + PROVIDER, "provider_id must be unique in a router; given twice: p"),
+        ('metrics_scope = " "' + PROVIDER, "metrics_scope must be a printable text"),
+        ("default_timeout_seconds = 1e12" + PROVIDER, "default_timeout_seconds"),
+        (PROVIDER + "[retry]\nmax_attempts = '3'", "retry: max_attempts must be a whole number of 2 or more"),
+        (
+            PROVIDER + "[retry]\nmax_attempt = 3",
+            "retry: max_attempt is no known field; there are max_attempts, provider_scope, provider_ids, max_wait",
+        ),
+        (PROVIDER + "[retry]\nwait = 2", "retry: wait cannot be written in a file; leave it out, or give"),
+        (PROVIDER + "[providers.retry]\nwait = 2", "retry of p: wait cannot be written in a file"),
+        (PROVIDER + "[providers.retry]\nmax_attempts = 1", "retry of p: max_attempts must be"),
+        (
+            PROVIDER + '[retry]\nprovider_scope = "selected"\nprovider_ids = ["z"]',
+            "retry selects z; the providers are p",
+        ),
+        (
+            PROVIDER.replace("[[providers]]", "[providers]"),
+            "providers: write [[providers]], in double brackets",
+        ),
+        ("providers = []", "write [[providers]], in double brackets"),
+        ("retry = 3" + PROVIDER, "retry: write [retry], in single brackets"),
+        (PROVIDER + "[[health]]\nfailure_threshold = 3", "health: write [health], in single brackets"),
+        (PROVIDER + "retry = true", "write [providers.retry], in single brackets"),
+        (PROVIDER + "[[providers.health]]", "write [providers.health], in single brackets"),
+        (PROVIDER + f"context_window = {'9' * 5000}", "a number of too many digits; write a smaller one"),
+        (PROVIDER + f"extra_body = {{ a = {'[' * 5000}{']' * 5000} }}", "nested too deeply"),
+    ],
+)
+def test_a_mistake_in_a_file_is_told_with_its_name_and_with_what_to_write(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    file = tmp_path / "turnout.toml"
+    file.write_text(text + NO_LEDGER)
+    message = told(file)
+    assert message.startswith(str(file))
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("a\0b", r"'a\\x00b' is no path"),
+        ("a\ud800", "is no path"),
+        ("~nosuchuser/turnout.toml", "~nosuchuser/turnout.toml cannot be read: nobody knows the home folder"),
+        (5, "the path of a router file was expected, not int"),
+    ],
+)
+def test_a_path_that_is_none_is_told_as_such(path: Any, words: str) -> None:
+    assert re.search(words, told(path))
+
+
+def test_the_retries_of_a_file_are_as_in_the_constructor_and_warn_once(tmp_path: Path) -> None:
+    file = tmp_path / "turnout.toml"
+    second = PROVIDER.replace('"p"', '"q"') + "retry = false\n"
+    own = PROVIDER.replace('"p"', '"r"') + "[providers.retry]\n"
+    file.write_text(PROVIDER + second + own + "[retry]\nmax_attempts = 12\n" + NO_LEDGER)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        router = ProviderRouter.from_toml(file)
+    with router:
+        p, q, r = (config.retry for config in router.providers)
+        assert (p, q, r.provider_scope) == (None, False, RetryProviderScope.ALL)
+    assert [str(each.message) for each in warned] == ["max_attempts=12 is taken for 8, the most there may be"]
