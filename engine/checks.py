@@ -1,9 +1,11 @@
 """What a router is built from, checked: every refusal is a ``ConfigError`` that says what would do."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, Final, TypeVar
 
-from turnout.calls import StreamFailurePolicy
+from turnout.calls import ApiProtocol, StreamFailurePolicy
+from turnout.clock import Clock, SystemClock
 from turnout.config import LONGEST_SECONDS, ProviderConfig, StoreConfig
 from turnout.errors import ConfigError, NoProvidersConfiguredError
 from turnout.policies.contract import OrderingPolicy, Policy
@@ -40,6 +42,45 @@ def checked_scope(scope: str) -> str:
     if not isinstance(scope, str) or not scope.strip() or not scope.isprintable():
         raise ConfigError("metrics_scope must be a printable text that is not blank")
     return scope
+
+
+CallableT = TypeVar("CallableT", bound=Callable[..., Any] | None)
+
+
+def checked_callable(name: str, given: CallableT) -> CallableT:
+    if given is not None and not callable(given):
+        raise ConfigError(f"{name} must be callable, not {type(given).__name__}")
+    return given
+
+
+def checked_protocols(given: Collection[ApiProtocol]) -> frozenset[ApiProtocol]:
+    """The protocols that adapters of the user's own serve; their words do as well."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"supported_protocols must be a collection of ApiProtocol, not {given!r}")
+    try:
+        return frozenset(ApiProtocol(protocol) for protocol in given)
+    except ValueError:
+        known = ", ".join(protocol.value for protocol in ApiProtocol)
+        raise ConfigError(f"supported_protocols may hold {known}, not {given!r}") from None
+
+
+def clock_of(given: Clock | None) -> Clock:
+    if given is None:
+        return SystemClock()
+    # A class has the methods of its objects, and none that could be called.
+    if isinstance(given, type) or not all(
+        callable(getattr(given, method, None)) for method in ("monotonic", "wall", "wait")
+    ):
+        raise ConfigError(f"clock must be an object with monotonic(), wall() and wait(), not {given!r}")
+    return given
+
+
+def rng_of(given: Random | None) -> Random:
+    if given is None:
+        return Random()
+    if not isinstance(given, Random):
+        raise ConfigError(f"rng must be a random.Random, not {given!r}")
+    return given
 
 
 def policy_of(given: Policy | OrderingPolicy | str | None) -> Policy | OrderingPolicy:

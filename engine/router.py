@@ -18,16 +18,20 @@ from turnout.calls import ApiProtocol, CallVariant, Identity, StreamFailurePolic
 from turnout.checks import (
     UNSET,
     Unset,
+    checked_callable,
     checked_failure_policy,
+    checked_protocols,
     checked_providers,
     checked_scope,
     checked_timeout,
     checked_wait,
+    clock_of,
     policy_of,
+    rng_of,
     store_of,
 )
 from turnout.client import RoutedClient
-from turnout.clock import Clock, SystemClock
+from turnout.clock import Clock
 from turnout.config import (
     MOST_WORKERS,
     BudgetConfig,
@@ -90,20 +94,17 @@ class ProviderRouter:
     ) -> None:
         self._scope = checked_scope(metrics_scope)
         self._configs = checked_providers(providers)
-        self._on_restart = on_restart
+        self._on_restart = checked_callable("on_restart", on_restart)
         self._failure_policy = checked_failure_policy(stream_failure_policy)
         self._timeout = checked_timeout(default_timeout_seconds)
-        for name, given in (
-            ("on_restart", on_restart),
-            ("classify", classify),
-            ("adapter_factory", adapter_factory),
-        ):
-            if given is not None and not callable(given):
-                raise ConfigError(f"{name} must be callable, not {type(given).__name__}")
-        clock = clock if clock is not None else SystemClock()
+        checked_callable("classify", classify)
+        checked_callable("adapter_factory", adapter_factory)
+        clock = clock_of(clock)
         workers = settings_of(PoolConfig, pool)
         built_in = BuiltInAdapters(clock)
-        protocols = SUPPORTED_PROTOCOLS if supported_protocols is None else frozenset(supported_protocols)
+        protocols = checked_protocols(
+            SUPPORTED_PROTOCOLS if supported_protocols is None else supported_protocols
+        )
         adapter_of = adapter_factory if adapter_factory is not None else built_in
         if adapter_factory is None:
             built_in.prepare(
@@ -123,7 +124,7 @@ class ProviderRouter:
                 owns_store=owns_store,
                 metrics_scope=metrics_scope,
                 clock=clock,
-                rng=rng if rng is not None else random.Random(),
+                rng=rng_of(rng),
                 close_targets=built_in.close,
                 retry_policies=retries_of(self._configs, retry_policy),
                 budget=settings_of(BudgetConfig, budget),
@@ -174,7 +175,7 @@ class ProviderRouter:
             self._failure_policy
             if stream_failure_policy is None
             else checked_failure_policy(stream_failure_policy),
-            self._on_restart if on_restart is None else on_restart,
+            self._on_restart if on_restart is None else checked_callable("on_restart", on_restart),
         )
 
     def invoke(
@@ -197,7 +198,7 @@ class ProviderRouter:
             self._failure_policy
             if stream_failure_policy is None
             else checked_failure_policy(stream_failure_policy),
-            self._on_restart if on_restart is None else on_restart,
+            self._on_restart if on_restart is None else checked_callable("on_restart", on_restart),
         )
 
     async def ainvoke(

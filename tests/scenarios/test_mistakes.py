@@ -1,5 +1,7 @@
 """Callers' mistakes: found before any provider is contacted, and told as turnout's own."""
 
+import asyncio
+import random
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +14,7 @@ from turnout import (
     ApiProtocol,
     CallType,
     CallVariant,
+    ConfigError,
     Fault,
     NoEligibleProvidersError,
     ProviderConfig,
@@ -20,7 +23,7 @@ from turnout import (
     RouterExhaustedError,
     TurnoutError,
 )
-from turnout.testing import ScriptedAdapters
+from turnout.testing import ManualClock, ScriptedAdapters
 
 #: Not checked by types: these are the mistakes that types would find.
 Unchecked: Any = CallVariant
@@ -51,6 +54,52 @@ def test_every_mistake_of_the_caller_is_told_as_turnouts_own_and_leaves_no_threa
 ) -> None:
     with ProviderRouter([PLAIN], metrics_store=None) as router, pytest.raises(TurnoutError):
         mistake(router)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rng": 5},
+        {"rng": random},
+        {"clock": 5},
+        {"clock": ManualClock},
+        {"supported_protocols": 5},
+        {"supported_protocols": "openai_chat"},
+        {"supported_protocols": [5]},
+        {"supported_protocols": ["smoke_signals"]},
+        {"on_restart": 3},
+        {"classify": 3},
+        {"adapter_factory": 3},
+    ],
+)
+def test_a_part_that_is_none_is_refused_at_construction_by_its_name(settings: dict[str, Any]) -> None:
+    (name,) = settings
+    with pytest.raises(ConfigError, match=name):
+        ProviderRouter([PLAIN], metrics_store=None, **settings)
+
+
+def test_protocols_may_be_given_by_their_words() -> None:
+    adapters = ScriptedAdapters({"p": ["answer"]})
+    words: Any = ["openai_chat"]
+    with ProviderRouter(
+        [PLAIN], metrics_store=None, adapter_factory=adapters, supported_protocols=words
+    ) as router:
+        assert router.invoke(CALL) == "answer"
+
+
+@pytest.mark.parametrize("method", ["submit", "invoke", "ainvoke"])
+def test_an_on_restart_that_cannot_be_called_is_refused_before_any_provider_is_asked(method: str) -> None:
+    adapters = ScriptedAdapters({"p": ["answer"]})
+    with ProviderRouter([PLAIN], metrics_store=None, adapter_factory=adapters) as router:
+
+        async def ask() -> Any:
+            asked: Any = getattr(router, method)(CALL, on_restart=3)
+            return await asked if method == "ainvoke" else asked
+
+        with pytest.raises(ConfigError, match="on_restart must be callable, not int"):
+            asyncio.run(ask())
+        assert router.stats().pending == 0
+    assert not adapters.calls
 
 
 def named(word: str, error: Exception) -> Any:
