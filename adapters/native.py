@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 from turnout.adapters.contract import NativeAdapter
 from turnout.calls import ApiProtocol, Attempt, CallType, CallVariant, FilterReason, Outcome
@@ -78,7 +79,8 @@ class NativeProvider:
         self._never = _never(config, supported_protocols)
         # A key in the environment may change while we run; one in the configuration cannot.
         self._keyed = config.api_key is not None and config.has_key()
-        self._extras: dict[type, frozenset[str]] = {}
+        # Weakly: a factory may define a class for each call.
+        self._extras: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()
 
     @property
     def name(self) -> str:
