@@ -151,7 +151,7 @@ class ClientSource:
 
 def build_client(config: ProviderConfig, key: str) -> SdkClient:
     """A new SDK client over the limited transport, with the SDK's own retries off."""
-    who = f"{named(config.name, config.provider_id)}, model {config.model!r},"
+    who = f"{named(config.name, config.provider_id)}, model {config.model},"
     known: dict[str, Any] = {
         "provider_id": config.provider_id,
         "provider_name": config.name,

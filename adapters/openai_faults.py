@@ -232,7 +232,7 @@ class Seam:
             step = f"it asks to be left alone for {wait:g} s"
         return self._error(
             ProviderHTTPError,
-            f"answered HTTP {_phrase(status)}{self._said(message)}" + (f"; {step}" if step else ""),
+            f"answered HTTP {_phrase(status)}{self._said(message, step)}",
             error,
             fault=fault,
             status_code=status,
@@ -262,20 +262,20 @@ class Seam:
         text = f"could not be reached, or hung up: {why}; check its base_url and the network"
         return self._error(ProviderConnectionError, text, error)
 
-    def _said(self, message: str) -> str:
+    def _said(self, message: str, step: str | None = None) -> str:
         flat = re.sub(r"\s+", " ", message).strip()
         if len(flat) > _TEXT_LENGTH:
             flat = flat[:_TEXT_LENGTH] + "…"
-        return f": {flat}" if flat else ""
+        said = f": {flat}" if flat else ""
+        return f"{said.removesuffix('.')}; {step}" if step else said
 
     def _error(
         self, kind: type[ProviderError], text: str, original: BaseException | None, **known: Any
     ) -> ProviderError:
         config = self.config
+        who = named(config.name, config.provider_id)
         return kind(
-            self.config.without_key(
-                f"{named(config.name, config.provider_id)}, model {config.model!r}, {text}"
-            ),
+            config.without_key(f"{who}, model {config.model}, {text}"),
             provider_id=config.provider_id,
             provider_name=config.name,
             model=config.model,

@@ -76,7 +76,7 @@ class OpenAIResponsesAdapter(OpenAIAdapter):
 def warn_incomplete(config: ProviderConfig, response: Any) -> None:
     """An answer that the provider itself left unfinished is served, and told of once."""
     logger.warning(
-        "{}, model {!r}: response {} is incomplete: {}",
+        "{}, model {}: response {} is incomplete: {}",
         named(config.name, config.provider_id),
         config.model,
         field(response, "id"),

@@ -57,7 +57,7 @@ def test_every_excluded_provider_is_told_of_with_its_own_reason(
         "limited: is benched for 60.0 s after rate limit",
         "Rate limit reached for requests.",
         "locked: is disabled for this run: its credentials were refused",
-        "Incorrect API key provided.",
+        "Incorrect API key provided; check its api_key",
     ):
         assert part in str(error)
     assert [sim.total(name) for name in ("off", "keyless", "other", "limited", "locked")] == [0, 0, 0, 1, 1]
