@@ -56,6 +56,10 @@ class CallVariant:
             object.__setattr__(self, "protocol", _member(ApiProtocol, self.protocol, "protocol"))
         if type(self.call_type) is not CallType:
             object.__setattr__(self, "call_type", _member(CallType, self.call_type, "call_type"))
+        if not isinstance(self.operation, str):
+            raise InvalidCallError(
+                f"operation must be a dotted path, as chat.completions.create, not {type(self.operation).__name__}"
+            )
         if not isinstance(self.arguments, Mapping):
             raise InvalidCallError(f"arguments must be a mapping, not {type(self.arguments).__name__}")
 
