@@ -1,10 +1,12 @@
 """Callers' mistakes: found before any provider is contacted, and told as turnout's own."""
 
 import asyncio
+import copy
 import random
 import threading
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -103,6 +105,27 @@ def test_an_on_restart_that_cannot_be_called_is_refused_before_any_provider_is_a
             asyncio.run(ask())
         assert router.stats().pending == 0
     assert not adapters.calls
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("embeddings", "client.embeddings"),
+        ("with_options", "client.with_options"),
+        ("chat.completions.parse", "client.chat.completions.parse"),
+        ("responses.retrieve", "client.responses.retrieve"),
+    ],
+)
+def test_what_the_client_has_not_is_told_with_what_there_is(path: str, told: str) -> None:
+    with ProviderRouter([PLAIN], metrics_store=None) as router:
+        client = router.client()
+        assert not hasattr(client, "embeddings")
+        assert copy.copy(client).chat is client.chat
+        with pytest.raises(
+            AttributeError,
+            match=rf"{told} is not there: .* chat.completions.create and responses.create. .* CallVariant",
+        ):
+            attrgetter(path)(client)
 
 
 def named(word: str, error: Exception) -> Any:
