@@ -84,7 +84,8 @@ A configuration, turnout.toml:
   protocol = "openai_chat"        # openai_responses for /v1/responses
   model = "gpt-4.1-mini"
   api_key_env = "OPENAI_API_KEY"
-  # base_url, timeout_seconds, max_concurrency, min_interval_seconds, extra_body
+  # and, where needed: base_url, timeout_seconds, max_concurrency,
+  # min_interval_seconds, extra_body
 """
 )
 

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from turnout.cli.commands import app
+from turnout.toml import settings_from_toml
 
 RUNNER = CliRunner()
 PROVIDER = """
@@ -22,8 +23,8 @@ NO_LEDGER = '[metrics_store]\nbackend = "none"\n'
 Files = Callable[..., list[str]]
 
 
-def run(*arguments: str, **settings: str) -> Result:
-    return RUNNER.invoke(app, arguments, env={"COLUMNS": "200", "TERM": "dumb"}, **settings)  # type: ignore[arg-type]
+def run(*arguments: str, columns: int = 200) -> Result:
+    return RUNNER.invoke(app, arguments, env={"COLUMNS": str(columns), "TERM": "dumb"})
 
 
 @pytest.fixture
@@ -54,6 +55,16 @@ def test_the_help_of_batch_says_what_a_user_must_know() -> None:
     assert '"stream": true is refused' in shown
     assert "Exit codes: 0 all answered, 1 some were not, 2 nothing was run, 130 Ctrl-C." in shown
     assert "[[providers]]" in shown
+
+
+def test_the_configuration_that_the_help_shows_works_as_it_is_copied_from_80_columns(tmp_path: Path) -> None:
+    shown = [line.rstrip() for line in run("batch", "--help", columns=80).stdout.splitlines()]
+    sample = shown[shown.index(" A configuration, turnout.toml:") + 1 :]
+    file = tmp_path / "turnout.toml"
+    file.write_text("\n".join(sample[: sample.index("")]))
+    settings = settings_from_toml(file)
+    assert settings["metrics_scope"] == "my-batch"
+    assert [config.api_key_env for config in settings["providers"]] == ["OPENAI_API_KEY"]
 
 
 def test_the_version_is_told() -> None:
