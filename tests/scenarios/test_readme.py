@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from turnout import Outcome, ProviderRouter
+from turnout.cli.simulate import _EVERYDAY, DEFAULT_PORT
 from turnout.testing.simulator import Answer, Cut, SimulatedProvider, Simulator, Status
 
 README = Path(__file__).parents[2] / "README.md"
@@ -54,6 +55,15 @@ def test_the_quick_start_answers_and_keeps_its_ledger(run: Any, tmp_path: Path) 
     assert type(names["response"]).__name__ == "ChatCompletion"
     assert names["future"].report().answered_by.name in ("OpenAI", "Backup")
     assert (tmp_path / ".turnout" / "metrics.duckdb").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_address_for_readers_without_a_key_is_one_that_turnout_simulate_serves(
+    simulator: Simulator,
+) -> None:
+    ((port, name),) = re.findall(r'"http://127\.0\.0\.1:(\d+)/(\w+)/v1"', README.read_text())
+    assert int(port) == DEFAULT_PORT
+    assert name in [provider.name for provider, _ in _EVERYDAY]
+    assert simulator.base_url("openai").endswith("/openai/v1")
 
 
 def test_code_for_openais_client_runs_unchanged(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
