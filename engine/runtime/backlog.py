@@ -1,4 +1,4 @@
-"""The tasks that wait for a worker, in order."""
+"""The tasks that wait for a worker: those that a place was lent for, then the others, each in order."""
 
 from collections import deque
 from collections.abc import Callable
@@ -38,15 +38,17 @@ class Item(NamedTuple):
 
 
 class Backlog:
-    """Items, oldest first. A dud, whose task was taken by who waits for it, is dropped where it is met.
+    """Items, oldest first, in two lines: the first is served before the other. A dud, whose task was taken by who
+    waits for it, is dropped where it is met.
 
     Whoever has an item in hand that it only looked at puts it back, and calls ``put_back``: a worker that looked in
     between saw too little.
     """
 
-    __slots__ = ("_items", "_put_back", "_sweep_at", "_sweeping")
+    __slots__ = ("_first", "_items", "_put_back", "_sweep_at", "_sweeping")
 
     def __init__(self, put_back: Callable[[], object]) -> None:
+        self._first: deque[Item] = deque()
         self._items: deque[Item] = deque()
         self._put_back = put_back
         self._sweep_at = _SWEEP_AT
@@ -54,7 +56,7 @@ class Backlog:
 
     def __len__(self) -> int:
         """Of items, duds among them."""
-        return len(self._items)
+        return len(self._first) + len(self._items)
 
     def put(self, task: Task, place: Tokens | None) -> Item:
         """Queue a task that holds ``place`` at the door."""
@@ -63,11 +65,17 @@ class Backlog:
         self._items.append(item)
         return item
 
+    def put_first(self, task: Task) -> Item:
+        """Queue a task ahead of all that hold a place at the door, or were resumed."""
+        item = Item([task], None, self)
+        self._first.append(item)
+        return item
+
     def next_task(self) -> Task | None:
-        """The oldest task, or None."""
-        while self._items:
+        """The task that is next, or None."""
+        while items := self._first or self._items:
             try:
-                item = self._items.popleft()
+                item = items.popleft()
                 task = item.cell.pop()
             except IndexError:
                 continue
@@ -78,27 +86,19 @@ class Backlog:
 
     def has_task(self) -> bool:
         """Whether there is a task; drops the duds ahead of the first."""
-        items = self._items
-        try:
-            while not items[0].cell:
-                first = items.popleft()
-                if first.cell:
-                    items.appendleft(first)
-        except IndexError:
-            return False
-        return True
+        return _leads(self._first) or _leads(self._items)
 
     def trim(self) -> None:
         """Drop the duds behind the last task: left to the workers, they would pile up while all are busy."""
-        items = self._items
-        if len(items) > self._sweep_at:
+        if len(self._items) > self._sweep_at:
             self._sweep()
         try:
-            while items and not items[-1].cell:
-                last = items.pop()
-                if last.cell:
-                    items.append(last)
-                    self._put_back()
+            for items in (self._items, self._first):
+                while items and not items[-1].cell:
+                    last = items.pop()
+                    if last.cell:
+                        items.append(last)
+                        self._put_back()
         except IndexError:
             return
 
@@ -126,3 +126,15 @@ class Backlog:
             self._sweep_at = 2 * len(items) + _SWEEP_AT
             self._sweeping.give()
             self._put_back()
+
+
+def _leads(items: deque[Item]) -> bool:
+    """Whether a task leads this line, once the duds ahead of it are dropped."""
+    try:
+        while not items[0].cell:
+            first = items.popleft()
+            if first.cell:
+                items.appendleft(first)
+    except IndexError:
+        return False
+    return True

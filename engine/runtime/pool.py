@@ -113,19 +113,20 @@ class WorkerPool:
     def resume(self, task: Task) -> None:
         """Queue the rest of work already admitted: never refused. Where there is no worker and the system gives no
         thread for one, the calling thread does it: nobody else would."""
-        self._admit(task)
+        self._admitted(self._backlog.put(task, None), task)
 
     def lend(self, task: Task) -> Item:
-        """Queue a task with a place of its own beside ``max_workers``, past the door: for a thread that idles while it
-        waits for it, or a worker that is held up. The place goes back by ``take_back``."""
+        """Queue a task, ahead of others and past the door, with a place of its own beside ``max_workers``: for a thread
+        that idles while it waits for it, or a worker that is held up. The place goes back by ``take_back``."""
+        item = self._backlog.put_first(task)
+        # After the task, which whoever is born to it finds.
         self._unborn.give()
-        return self._admit(task)
+        self._admitted(item, task)
+        return item
 
-    def _admit(self, task: Task) -> Item:
-        item = self._backlog.put(task, None)
+    def _admitted(self, item: Item, task: Task) -> None:
         if not self._summon() and not self._idents and item.take() is not None:
             self._run(task)
-        return item
 
     def take_back(self) -> None:
         """One place less: one that nobody was born for, or that of the next worker that has nothing in hand."""

@@ -98,6 +98,28 @@ def test_a_call_whose_time_ends_in_the_queue_is_told_then_and_never_made(rig: An
     assert len(adapters.calls) == 1
 
 
+@pytest.mark.parametrize("way", ["invoke", "result with a timeout"])
+def test_a_deadline_is_kept_whatever_waits_ahead_in_the_queue(rig: Any, stuck: Stuck, way: str) -> None:
+    clock = ManualClock()
+    router = rig.scripted(ScriptedAdapters({"a": [stuck]}), "a", clock=clock, pool={"max_workers": 2})
+    ahead = [router.submit(rig.chat()) for _ in range(6)]
+    for _ in range(2):
+        stuck.begun.get(timeout=30)
+    callers = [Later(lambda: WAYS[way](router, rig.chat())) for _ in range(3)]
+    pending = threading.Event()
+    while router.stats().pending < 9:
+        pending.wait(0.001)
+
+    clock.advance(10.2)
+
+    for caller in callers:
+        assert isinstance(caller.ended(), DeadlineExceededError)
+    assert not any(future.done() for future in ahead)
+    stuck.go.set()
+    router.close()
+    assert router.stats().workers == 0
+
+
 @pytest.mark.parametrize("answers", [True, False])
 def test_what_comes_back_late_is_recorded_as_cut_by_the_deadline(
     rig: Any, stuck: Stuck, answers: bool

@@ -11,6 +11,7 @@ import pytest
 
 from turnout.clock import SystemClock
 from turnout.errors import RouterBusyError, RouterClosedError
+from turnout.runtime.backlog import Backlog
 from turnout.runtime.pool import WorkerPool
 from turnout.testing import ManualClock
 
@@ -468,3 +469,63 @@ def test_a_stop_comes_back_when_everything_queued_before_it_has_run(seed: int) -
             assert done.qsize() == 3
     finally:
         sys.setswitchinterval(switch)
+
+
+def test_a_lent_task_is_done_ahead_of_all_that_wait_and_before_one_lent_later(pool: WorkerPool) -> None:
+    busy, held, ran = Gate(), Gate(), SimpleQueue[object]()
+    for _ in range(4):
+        pool.submit(busy)
+    for _ in range(4):
+        busy.started.get(timeout=WAIT)
+    for number in range(5):
+        pool.resume(partial(ran.put, number))
+
+    pool.lend(held)
+    held.started.get(timeout=WAIT)
+    pool.lend(partial(ran.put, "lent"))
+
+    assert [ran.get(timeout=WAIT) for _ in range(6)] == ["lent", 0, 1, 2, 3, 4]
+    held.open.set()
+    busy.open.set()
+    for _ in range(2):
+        pool.take_back()
+
+
+def test_lent_tasks_keep_their_order_and_their_duds_do_not_pile_up() -> None:
+    backlog, ran = Backlog(lambda: None), list[str]()
+    backlog.put(partial(ran.append, "waits"), None)
+    items = [backlog.put_first(partial(ran.append, name)) for name in ("first", "second", "third")]
+
+    for item in items[1:]:
+        assert item.take()
+    assert len(backlog) == 2
+    assert backlog.has_task()
+    while (task := backlog.next_task()) is not None:
+        task()
+
+    assert ran == ["first", "waits"]
+    assert not backlog.has_task()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_schedule_strands_a_lent_task(seed: int) -> None:
+    rng = random.Random(seed)
+    workers = rng.randint(1, 3)
+    pool = pool_of(workers, idle=0.001)
+    for _ in range(60):
+        lent = rng.randint(1, 3)
+        barrier = threading.Barrier(workers + lent + 1)
+        for _ in range(rng.randint(0, 4)):
+            pool.submit(lambda: None).take()
+        for _ in range(lent):
+            item = pool.lend(partial(met, barrier))
+            if rng.random() < 0.3 and item.take() is not None:
+                item = pool.lend(partial(met, barrier))
+                pool.take_back()
+        for _ in range(workers):
+            pool.submit(partial(met, barrier))
+        barrier.wait(WAIT)
+        for _ in range(lent):
+            pool.take_back()
+    assert pool.stop(WAIT) == []
+    assert len(pool._unborn) - len(pool._retiring) == workers
