@@ -1,10 +1,14 @@
 """The tasks that wait for a worker: those that a place was lent for, then the others, each in order."""
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from loguru import logger
+
 from turnout.runtime.tokens import Tokens
+from turnout.traces import trace_of
 
 Task = Callable[[], None]
 
@@ -126,6 +130,15 @@ class Backlog:
             self._sweep_at = 2 * len(items) + _SWEEP_AT
             self._sweeping.give()
             self._put_back()
+
+
+def run(task: Task) -> None:
+    """Run a task. What it raises is logged: whoever runs it has others to run."""
+    try:
+        task()
+    except BaseException as error:
+        # Also SystemExit: a callback may raise anything, and the worker is not its to end.
+        logger.error("work on {} raised:\n{}", threading.current_thread().name, trace_of(error))
 
 
 def _leads(items: deque[Item]) -> bool:

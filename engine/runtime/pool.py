@@ -10,27 +10,26 @@ Nobody is stranded, because each side writes before it looks:
     a searcher       gives the token back, then looks at the tasks again
     an idle worker   parks, then looks at the tasks again
     a leaving one    gives its place back, then looks at the tasks again
+    a stand-in       gives its role back, then looks at the tasks again (``StandIn``)
 
 Whatever their order, one of two that meet sees the other. A submitter that has nothing to do but wait may run its own
 task (``Item.take``), which saves two switches of thread; its item is then a dud, and workers pass duds over.
 """
 
-import math
 import threading
 import time
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from loguru import logger
-
 from turnout.clock import Clock
 from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError
-from turnout.runtime.backlog import Backlog, Item, Task
+from turnout.runtime.backlog import Backlog, Item, Task, run
+from turnout.runtime.door import Door
+from turnout.runtime.stand_in import StandIn
 from turnout.runtime.tokens import Tokens
-from turnout.traces import trace_of
 
-#: How long a wait goes on before it looks whether the pool is closing, or whether another worker was born.
+#: How long a wait for a worker's end goes on before it looks whether another was born.
 _LOOK_SECONDS: Final = 0.1
 #: How long a worker waits for a call that was on its way. Only an interrupt between two steps can lose one.
 _LOST_CALL_SECONDS: Final = 60.0
@@ -45,18 +44,19 @@ class WorkerPool:
         self._name = name
         self._idle_seconds = idle_seconds
         self._clock = clock
-        self._backlog = Backlog(self._summon)
-        self._door = Tokens(max_queue)
+        self._backlog = Backlog(self._provide)
+        self._door = Door(max_queue, clock)
+        self._places = self._door.places
         self._search = Tokens(1)
         #: Where idle workers wait to be called: with True the one called searches, with False it only looks up.
         self._parked: dict[SimpleQueue[bool], bool] = {}
         self._slots: set[SimpleQueue[bool]] = set()
         self._unborn = Tokens(max_workers)
         self._retiring = Tokens()
-        self._max_queue = max_queue
         self._max_workers = max_workers
         self._threads: set[threading.Thread] = set()
         self._idents: set[int] = set()
+        self._stand_in = StandIn(self._backlog, self._summon, self._idents)
         self._closing = False
         # Held only by those who resize, against each other; no caller of a call meets it.
         self._resizing = threading.Lock()
@@ -73,7 +73,7 @@ class WorkerPool:
     @property
     def waiting(self) -> int:
         """Tasks at the door that no worker has taken yet."""
-        return max(self._max_queue - len(self._door), 0)
+        return self._door.waiting
 
     def owns_this_thread(self) -> bool:
         return threading.get_ident() in self._idents
@@ -89,22 +89,28 @@ class WorkerPool:
         if self._closing:
             raise RouterClosedError("the router is closed; build a new one")
         try:
-            placed = self._door.take()
+            placed = self._places.take()
         except BaseException:
             # Interrupted. Was the place taken? One too many does no harm, one too few stays so.
-            self._door.give()
+            self._places.give()
             raise
         if not placed:
-            self._wait_at_door(wait_seconds)
+            self._door.wait(wait_seconds, self._may_wait)
         item: Item | None = None
         try:
-            item = self._backlog.put(task, self._door)
-            if not self._summon() and not self._idents and item.take() is not None:
-                raise RouterBusyError("the system gives no more threads; submit later, or lower max_workers")
+            item = self._backlog.put(task, self._places)
+            if not self._summon() and not self._idents:
+                refused = item.take() is not None
+                # Who brought work at this moment may have seen this thread send for somebody.
+                self._stand_in()
+                if refused:
+                    raise RouterBusyError(
+                        "the system gives no more threads; submit later, or lower max_workers"
+                    )
         except BaseException:
             # Interrupted: whoever has begun it goes on, otherwise nobody will.
             if item is None:
-                self._door.give()
+                self._places.give()
             else:
                 item.take()
             raise
@@ -112,8 +118,9 @@ class WorkerPool:
 
     def resume(self, task: Task) -> None:
         """Queue the rest of work already admitted: never refused. Where there is no worker and the system gives no
-        thread for one, the calling thread does it: nobody else would."""
-        self._admitted(self._backlog.put(task, None), task)
+        thread for one, the calling thread stands in: nobody else would."""
+        self._backlog.put(task, None)
+        self._provide()
 
     def lend(self, task: Task) -> Item:
         """Queue a task, ahead of others and past the door, with a place of its own beside ``max_workers``: for a thread
@@ -121,12 +128,8 @@ class WorkerPool:
         item = self._backlog.put_first(task)
         # After the task, which whoever is born to it finds.
         self._unborn.give()
-        self._admitted(item, task)
+        self._provide()
         return item
-
-    def _admitted(self, item: Item, task: Task) -> None:
-        if not self._summon() and not self._idents and item.take() is not None:
-            self._run(task)
 
     def take_back(self) -> None:
         """One place less: one that nobody was born for, or that of the next worker that has nothing in hand."""
@@ -146,7 +149,7 @@ class WorkerPool:
                 if not self._unborn.take():
                     self._retiring.give()
                     self._call_parked(searches=False)
-        self._summon()
+        self._provide()
 
     def stop(self, timeout_seconds: float) -> list[str]:
         """Let what is queued be done, then end every worker; the names of those still busy."""
@@ -164,22 +167,20 @@ class WorkerPool:
                     thread.join(min(left, _LOOK_SECONDS))
         return sorted(thread.name for thread in self._threads.copy())
 
-    def _wait_at_door(self, wait_seconds: float | None) -> None:
-        end = math.inf if wait_seconds is None else self._clock.monotonic() + wait_seconds
-        while (left := end - self._clock.monotonic()) > 0.0:
-            if self.owns_this_thread():
-                raise ReentrantCallError(
-                    "a worker of this router cannot wait for a place in its own queue: it may be the one that should "
-                    "make room; submit from there without block=True"
-                )
-            if self._closing:
-                raise RouterClosedError("the router is closed; build a new one")
-            if self._door.wait(self._clock, min(left, _LOOK_SECONDS)):
-                return
-        raise RouterBusyError(
-            f"{self._max_queue} calls are waiting already; submit later, pass block=True to wait for a place, "
-            "or raise PoolConfig.max_queue"
-        )
+    def _may_wait(self) -> None:
+        """Raises where nobody may wait for a place at the door."""
+        if self.owns_this_thread():
+            raise ReentrantCallError(
+                "a worker of this router cannot wait for a place in its own queue: it may be the one that should "
+                "make room; submit from there without block=True"
+            )
+        if self._closing:
+            raise RouterClosedError("the router is closed; build a new one")
+
+    def _provide(self) -> None:
+        """Send somebody to the tasks that wait, or stand in for them."""
+        if not self._summon():
+            self._stand_in()
 
     def _summon(self) -> bool:
         """Where tasks wait and nobody is on the way to them, send somebody. False where the system gives no thread."""
@@ -285,7 +286,7 @@ class WorkerPool:
                 if self._backlog.has_task():
                     self._summon()
             if task is not None:
-                self._run(task)
+                run(task)
                 # Not kept while this worker waits for another.
                 del task
                 searches = False
@@ -310,10 +311,3 @@ class WorkerPool:
             return slot.get(timeout=_LOST_CALL_SECONDS)
         except Empty:
             return False
-
-    def _run(self, task: Task) -> None:
-        try:
-            task()
-        except BaseException as error:
-            # Also SystemExit: a callback may raise anything, and the worker is not its to end.
-            logger.error("work on {} raised:\n{}", threading.current_thread().name, trace_of(error))

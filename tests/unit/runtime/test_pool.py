@@ -529,3 +529,61 @@ def test_no_schedule_strands_a_lent_task(seed: int) -> None:
             pool.take_back()
     assert pool.stop(WAIT) == []
     assert len(pool._unborn) - len(pool._retiring) == workers
+
+
+def refused(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_without_threads_work_that_brings_more_work_is_done_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, ran = pool_of(2), list[int]()
+
+    def bring(left: int) -> None:
+        if left:
+            pool.resume(partial(bring, left - 1))
+        ran.append(left)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        pool.resume(partial(bring, 3000))
+    assert ran == list(range(3000, -1, -1))
+    assert pool.stop(WAIT) == []
+
+
+def test_who_is_refused_a_worker_does_the_work_that_counted_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, ran = pool_of(2), list[str]()
+
+    def refused_while_work_comes(thread: threading.Thread) -> None:
+        if not ran:
+            ran.append("asked")
+            # As another thread would: it sees that somebody sends for a worker already.
+            pool.resume(partial(ran.append, "resumed"))
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused_while_work_comes)
+        with pytest.raises(RouterBusyError, match="no more threads"):
+            pool.submit(partial(ran.append, "submitted"))
+    assert ran == ["asked", "resumed"]
+    assert pool.stop(WAIT) == []
+
+
+def test_a_stand_in_leaves_the_rest_to_a_worker_as_soon_as_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, ran, start = pool_of(1), SimpleQueue[int](), threading.Thread.start
+    gate = Gate()
+
+    def first() -> None:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        pool.resume(gate)
+        gate.started.get(timeout=WAIT)
+        pool.resume(lambda: ran.put(threading.get_ident()))
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    pool.resume(first)
+    gate.open.set()
+    assert ran.get(timeout=WAIT) != threading.get_ident()
+    assert pool.stop(WAIT) == []
