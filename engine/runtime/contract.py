@@ -51,8 +51,10 @@ class Workers(Protocol):
 
 
 class Awaiting(Protocol):
-    """Runs awaitables."""
+    """Runs awaitables, until it has ``ended``."""
 
+    @property
+    def ended(self) -> bool: ...
     def run(self, awaitable: Awaitable[Any], context: Context) -> "Future[Any]": ...
     def owns_this_thread(self) -> bool: ...
 

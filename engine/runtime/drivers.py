@@ -7,17 +7,20 @@ from concurrent.futures import CancelledError, Future
 from functools import partial
 from queue import Empty, SimpleQueue
 from traceback import clear_frames
-from types import CoroutineType
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
-from turnout.errors import ReentrantCallError
+from turnout.errors import ReentrantCallError, RouterClosedError, TurnoutError
 from turnout.runtime.contract import Alarmed, Runtime
 from turnout.runtime.lane import Claim, Token, enrol
+from turnout.runtime.loop import closed
 from turnout.runtime.once import Once
 from turnout.runtime.steps import Ask, Await, Call, HandOver, Sleep, TakeLane, Walk
 
 #: Makes what the caller gets of a step that is handed over and of the walk that goes on behind it.
 Handed = Callable[[Walk, HandOver], Any]
+
+#: The reason of a cut where nobody awaits what a provider gave back, or nobody any more: the walk ends with it.
+_NOT_AWAITED: Final = "not awaited"
 
 
 def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) -> Any:
@@ -36,8 +39,8 @@ def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) ->
                 else:
                     value = _performed_here(step, runtime)
             except Exception as error:
-                if isinstance(step, Await) and runtime.loop.owns_this_thread():
-                    # Not the provider's failure: nobody awaited it.
+                if isinstance(step, Await) and step.limit.reason is _NOT_AWAITED:
+                    # Not the provider's failure.
                     raise
                 step = walk.throw(error)
             else:
@@ -72,18 +75,16 @@ def _performed_here(step: Ask | Await | TakeLane | Sleep, runtime: Runtime) -> A
 
 
 def _awaited_here(step: Await, runtime: Runtime) -> Any:
-    if runtime.loop.owns_this_thread():
-        if isinstance(step.awaitable, CoroutineType):
-            step.awaitable.close()
-        raise ReentrantCallError(
-            "async code of a provider cannot wait for another async call on the loop that runs both; "
-            "await ainvoke() there"
-        )
-    task = runtime.loop.run(step.awaitable, step.context)
+    task = _task_of(step, runtime)
     step.limit.on_cut(task.cancel)
     try:
         return task.result(timeout=step.limit.remaining())
     except CancelledError:
+        if runtime.loop.ended:
+            step.limit.cut(_NOT_AWAITED)
+            raise RouterClosedError(
+                "the router was closed while an async call was made; build a new one"
+            ) from None
         raise TimeoutError("the call was cancelled") from None
     except asyncio.CancelledError as raised:
         # The adapter's own word for a cancel of its own; asyncio's would pass for ours.
@@ -94,6 +95,20 @@ def _awaited_here(step: Await, runtime: Runtime) -> Any:
         step.limit.on_cut(None)
         # It keeps the error, and the error this frame.
         del task
+
+
+def _task_of(step: Await, runtime: Runtime) -> "Future[Any]":
+    try:
+        if runtime.loop.owns_this_thread():
+            closed(step.awaitable)
+            raise ReentrantCallError(
+                "async code of a provider cannot wait for another async call on the loop that runs both; "
+                "await ainvoke() there"
+            )
+        return runtime.loop.run(step.awaitable, step.context)
+    except TurnoutError:
+        step.limit.cut(_NOT_AWAITED)
+        raise
 
 
 def _slept_here(step: Sleep, runtime: Runtime) -> None:
@@ -207,7 +222,11 @@ class PooledWalk:
     def _park_for_task(self, step: Await) -> None:
         task = self._runtime.loop.run(step.awaitable, step.context)
         step.limit.on_cut(task.cancel)
-        alarm = self._runtime.alarms.at(step.limit.until, partial(_cancel, task))
+        try:
+            alarm = self._runtime.alarms.at(step.limit.until, partial(_cancel, task))
+        except BaseException:
+            task.cancel()
+            raise
 
         def ended(task: "Future[Any]") -> None:
             alarm.cancel()

@@ -31,7 +31,7 @@ class ThreadRuntime:
         self.pooled = partial(PooledWalk, self)
         self.alarms = Timer(f"{self._prefix}-timer", clock)
         self.loop = EventLoop(f"{self._prefix}-loop")
-        self._threads += [self.alarms.thread, self.loop.thread]
+        self._threads.append(self.alarms.thread)
 
     def actor(
         self, name: str, behaviour: Behaviour, *, capacity: int = 10_000, outlives: bool = False
@@ -52,7 +52,11 @@ class ThreadRuntime:
             self._supervisor.own(part)
 
     def is_run_by_this_thread(self) -> bool:
-        return threading.current_thread() in self._threads or self.owns_this_thread()
+        return (
+            threading.current_thread() in self._threads
+            or self.owns_this_thread()
+            or self.loop.owns_this_thread()
+        )
 
     def stop(self, timeout_seconds: float) -> None:
         self._supervisor.stop(timeout_seconds)

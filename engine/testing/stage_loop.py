@@ -21,6 +21,8 @@ SILENCE: Final = Pause()
 class StageLoop:
     """Runs coroutines from pause to pause, each an event of its own. They may await nothing but pauses."""
 
+    ended = False
+
     def __init__(self, order: Order) -> None:
         self._order = order
 

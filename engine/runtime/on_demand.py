@@ -1,0 +1,76 @@
+"""A thread that starts at its first use."""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from turnout.errors import RouterBusyError
+from turnout.runtime.once import Once
+
+
+def begin(thread: threading.Thread) -> None:
+    """Start it. Raises ``RouterBusyError`` where the system gives no thread."""
+    try:
+        thread.start()
+    except RuntimeError as refused:
+        raise RouterBusyError(
+            f"the system gives no thread for {thread.name}; try again later, or have this process run fewer threads"
+        ) from refused
+
+
+class ThreadOnDemand:
+    """Runs ``run`` once, on a daemon thread. Where the system refuses that thread, the next use tries again.
+
+    An interrupt may leave open whether it has started. Then another is started too, and the first of them runs.
+    """
+
+    def __init__(self, name: str, run: Callable[[], None]) -> None:
+        self.name = name
+        #: Looked at before ``start`` is called, to spare its lock.
+        self.started = False
+        self._run = run
+        self._first = Once()
+        self._threads: list[threading.Thread] = []
+        # Held only at the start and the end. By who holds it it can be taken again: a signal handler may use the thread
+        # whose start it interrupts.
+        self._starting = threading.RLock()
+        self._is_starting = False
+        self._ended = False
+
+    def is_current(self) -> bool:
+        return threading.current_thread() in self._threads
+
+    def start(self) -> None:
+        """Start it, unless it has started, or has ended. Raises ``RouterBusyError``."""
+        with self._starting:
+            if self.started or self._is_starting or self._ended:
+                return
+            self._is_starting = True
+            # A new one each time: one that was refused cannot be started again.
+            thread = threading.Thread(target=self._live, name=self.name, daemon=True)
+            self._threads.append(thread)
+            try:
+                begin(thread)
+                self.started = True
+            except RouterBusyError:
+                self._threads.remove(thread)
+                raise
+            finally:
+                self._is_starting = False
+
+    def end(self) -> None:
+        """From now on it is not started; whoever calls this sees to it that ``run`` ends."""
+        with self._starting:
+            self._ended = True
+
+    def join(self, timeout_seconds: float) -> list[str]:
+        """Wait for its end; its name, where it does not come in time."""
+        for thread in self._threads:
+            # Interrupted, its start may never have come to anything.
+            with suppress(RuntimeError):
+                thread.join(timeout_seconds)
+        return [self.name] if any(thread.is_alive() for thread in self._threads) else []
+
+    def _live(self) -> None:
+        if self._first():
+            self._run()
