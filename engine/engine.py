@@ -94,13 +94,13 @@ class Engine:
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
         try:
             self._pending[future.key] = future
-            future.ticket = plant.runtime.workers.submit(walk, wait_seconds=timeout if block else 0.0)
             if timeout is not None:
                 future.worker_only = not self._cuttable
                 plant.overdue.watch(future)
+            future.ticket = plant.runtime.workers.submit(walk, wait_seconds=timeout if block else 0.0)
         except RouterBusyError as busy:
             future.forget()
-            if block and timeout is not None:
+            if block and timeout is not None and future.deadline.expired():
                 raise DeadlineExceededError(timeout, waiting_for="a place in the queue") from busy
             raise
         except BaseException:
@@ -133,8 +133,8 @@ class Engine:
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
         try:
             self._pending[future.key] = future
-            future.ticket = plant.runtime.workers.lend(walk)
             plant.overdue.watch(future)
+            future.ticket = plant.runtime.workers.lend(walk)
             return future.result(timeout + _MARGIN_SECONDS)
         except BaseException:
             # Also an interrupt: nobody waits for it any more.

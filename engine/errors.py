@@ -15,7 +15,7 @@
     │   ├── NoEligibleProvidersError             every provider was excluded beforehand
     │   ├── RouterExhaustedError                 every provider tried failed, or one failure stopped the walk
     │   └── DeadlineExceededError                the invocation's time was over (also a TimeoutError)
-    ├── RouterBusyError                          the queue at the door is full
+    ├── RouterBusyError                          the queue at the door is full, or there is no thread to be had
     ├── RouterClosedError                        the router no longer takes work
     ├── ReentrantCallError                       a wait that could never end, refused
     ├── ThreadsStillRunningError                 close() could not end these threads in time
@@ -205,7 +205,8 @@ class DeadlineExceededError(RouteError, TimeoutError):
 
 
 class RouterBusyError(TurnoutError):
-    """The queue of work is full: submit later, wait with ``block=True``, or raise ``PoolConfig.max_queue``."""
+    """The queue of work is full: submit later, wait with ``block=True``, or raise ``PoolConfig.max_queue``. Or the
+    system gives no more threads: try again once this process runs fewer."""
 
 
 class RouterClosedError(TurnoutError):

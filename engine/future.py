@@ -87,6 +87,9 @@ class InvocationFuture(LazyFuture):
     def forget(self) -> None:
         """It was never queued, and is not pending any more."""
         self._claim()
+        if self.alarm is not None:
+            self.alarm.cancel()
+            self.give_place_back()
 
     def _claim(self) -> bool:
         # pop is one step: only one gets it.

@@ -24,12 +24,10 @@ class Overdue:
         self._runtime = runtime
 
     def watch(self, future: InvocationFuture) -> None:
-        """Look after a future with a deadline until it is resolved."""
+        """Look after a future with a deadline until it is resolved; before its call is queued, so that none is made for
+        a future that is refused. Raises ``RouterBusyError`` where the system gives no thread for that."""
         at = future.deadline.at + _GRACE_SECONDS
-        future.alarm = alarm = self._runtime.alarms.at(at, partial(self._lend, future))
-        if future.done():
-            # Before the alarm was there to be cancelled.
-            alarm.cancel()
+        future.alarm = self._runtime.alarms.at(at, partial(self._lend, future))
 
     def _lend(self, future: InvocationFuture) -> None:
         if not future.done():

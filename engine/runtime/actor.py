@@ -10,6 +10,7 @@ from loguru import logger
 from turnout.clock import Clock
 from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError, TurnoutError
 from turnout.runtime.mailbox import Mailbox
+from turnout.runtime.on_demand import begin
 from turnout.runtime.tokens import Tokens
 from turnout.traces import trace_of
 
@@ -75,7 +76,8 @@ class Actor:
         self._baton = Tokens()
 
     def start(self) -> None:
-        self.thread.start()
+        """Raises ``RouterBusyError`` where the system gives no thread."""
+        begin(self.thread)
 
     def tell(self, message: Any) -> bool:
         """Send a message that nobody waits for. False when the mailbox is full and the message was not taken."""

@@ -8,6 +8,7 @@ from functools import partial
 from weakref import ref
 
 from turnout.clock import Clock
+from turnout.errors import RouterBusyError
 from turnout.runtime.contract import Alarms
 from turnout.runtime.lane import Lane, Token, nowhere
 
@@ -110,8 +111,10 @@ class Pace:
         at = self._from
         # Held against the time before: what has become due since may have been missed just so.
         if at > now and at != self._alarm_at and self.is_waited_for():
-            self._alarms.at(at, partial(self._ring, at))
-            self._alarm_at = at
+            # Where the system gives the timer no thread, whoever matches next tries again; here others are served.
+            with suppress(RouterBusyError):
+                self._alarms.at(at, partial(self._ring, at))
+                self._alarm_at = at
 
     def _ring(self, at: float) -> None:
         if self._alarm_at == at:

@@ -23,6 +23,7 @@ class ThreadRuntime:
         self.clock = clock
         self._prefix = f"turnout-{router_name}"
         self._supervisor = Supervisor()
+        #: Of the actors.
         self._threads: list[threading.Thread] = []
         self.workers = WorkerPool(
             self._prefix, max_workers=max_workers, max_queue=max_queue, idle_seconds=idle_seconds, clock=clock
@@ -31,7 +32,6 @@ class ThreadRuntime:
         self.pooled = partial(PooledWalk, self)
         self.alarms = Timer(f"{self._prefix}-timer", clock)
         self.loop = EventLoop(f"{self._prefix}-loop")
-        self._threads.append(self.alarms.thread)
 
     def actor(
         self, name: str, behaviour: Behaviour, *, capacity: int = 10_000, outlives: bool = False
@@ -55,6 +55,7 @@ class ThreadRuntime:
         return (
             threading.current_thread() in self._threads
             or self.owns_this_thread()
+            or self.alarms.owns_this_thread()
             or self.loop.owns_this_thread()
         )
 

@@ -2,7 +2,6 @@
 
 import heapq
 import itertools
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -11,7 +10,7 @@ from typing import Final
 from loguru import logger
 
 from turnout.clock import Clock
-from turnout.runtime.once import Once
+from turnout.runtime.on_demand import ThreadOnDemand
 from turnout.traces import trace_of
 
 #: Cancelled entries are swept out once there are this many entries more than twice what the last sweep left.
@@ -41,27 +40,30 @@ class Timer:
         self._clock = clock
         self._arrivals: SimpleQueue[Alarm | None] = SimpleQueue()
         self._numbers = itertools.count()
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._first_use = Once()
+        self._thread = ThreadOnDemand(name, self._run)
+
+    def owns_this_thread(self) -> bool:
+        return self._thread.is_current()
 
     def start(self) -> None:
         """Nothing to do: the thread starts with the first entry."""
 
     def at(self, instant: float, callback: Callable[[], None]) -> Alarm:
-        """Call ``callback`` once the clock shows ``instant``."""
+        """Call ``callback`` once the clock shows ``instant``; after ``stop``, never.
+
+        Raises ``RouterBusyError`` where the system gives no thread.
+        """
+        if not self._thread.started:
+            self._thread.start()
         alarm = Alarm(instant, next(self._numbers), callback)
         self._arrivals.put(alarm)
-        if self._first_use():
-            self.thread.start()
         return alarm
 
     def stop(self, timeout_seconds: float) -> list[str]:
         """End; entries still waiting are dropped."""
-        if self._first_use():
-            return []
+        self._thread.end()
         self._arrivals.put(None)
-        self.thread.join(timeout_seconds)
-        return [self.name] if self.thread.is_alive() else []
+        return self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
         waiting: list[Alarm] = []
