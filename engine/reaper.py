@@ -8,7 +8,8 @@ from typing import Final, Protocol
 
 from loguru import logger
 
-from turnout.runtime.once import Once
+from turnout.runtime.on_demand import begin
+from turnout.runtime.tokens import Tokens
 
 
 class Closable(Protocol):
@@ -24,8 +25,10 @@ _LOOK: Final = -2
 class StreamRegistry:
     """Holds every open stream, so that one let go is still closed: by the reaper, a thread that starts with the first.
 
-    After ``stop`` the reaper stays until the last stream in a caller's hands has ended, then runs ``when_empty``.
-    Bounded by the streams that callers hold.
+    After ``stop`` the reaper stays until the last stream in a caller's hands has ended, then runs ``when_empty``. A
+    stream that opens later still, in a call that was in flight, has another reaper, which does the same. Nobody is
+    missed: who opens a stream puts it there and then looks for the role of the reaper, who leaves gives the role back
+    and then looks at the streams again. Bounded by the streams that callers hold.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,10 +36,10 @@ class StreamRegistry:
         self._numbers = count()
         self._open: dict[int, Closable] = {}
         self._tickets: SimpleQueue[int] = SimpleQueue()
-        self._first_use = Once()
+        self._role = Tokens(1)
         self._closing = False
         self._when_empty: Callable[[], None] = lambda: None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -46,9 +49,11 @@ class StreamRegistry:
         return next(self._numbers)
 
     def hold(self, ticket: int, reading: Closable) -> None:
+        """Raises ``RouterBusyError`` where the system gives no thread for the reaper: whoever has the stream closes it.
+        Handed out without a reaper, one let go would keep its connection, and its room, for good."""
         self._open[ticket] = reading
-        if self._first_use():
-            self._thread.start()
+        if self._role.take():
+            self._begin()
 
     def release(self, ticket: int) -> None:
         if self._open.pop(ticket, None) is not None and self._closing:
@@ -61,28 +66,47 @@ class StreamRegistry:
     def stop(self, when_empty: Callable[[], None]) -> list[str]:
         """Run ``when_empty`` once no stream is open. Does not wait for that; but the reaper's name is given back where
         it will not end although no stream is in anybody's hands."""
-        if self._closing:
-            return self._unended()
         self._when_empty = when_empty
-        if self._first_use():
-            self._closing = True
-            when_empty()
-            return []
         self._closing = True
-        self._tickets.put(_CLOSE)
+        if not self._role.take():
+            self._tickets.put(_CLOSE)
+        elif not self._left():
+            self._begin()
         return self._unended()
 
+    def _begin(self) -> None:
+        """Start the reaper, with its role in hand."""
+        try:
+            thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+            begin(thread)
+            self._thread = thread
+        except BaseException:
+            # Interrupted, it may have started all the same: one reaper too many does no harm.
+            self._role.give()
+            raise
+
+    def _left(self) -> bool:
+        """Give the role back; False where it was taken again, since a stream came meanwhile."""
+        if not self._open:
+            self._when_empty()
+        self._role.give()
+        return not (self._open and self._role.take())
+
     def _unended(self) -> list[str]:
-        # An interrupt may have ended the wait for a thread that was still to start; it ends by itself.
-        if self._open or self._thread.ident is None:
+        thread = self._thread
+        if self._open or thread is None:
             return []
-        self._thread.join(_CLOSE_SECONDS)
-        return [self.name] if self._thread.is_alive() and not self._open else []
+        thread.join(_CLOSE_SECONDS)
+        return [self.name] if thread.is_alive() and not self._open else []
 
     def _run(self) -> None:
-        while not (self._closing and not self._open):
-            self._reap(self._open.pop(self._tickets.get(), None))
-        self._when_empty()
+        while True:
+            while self._open or not self._closing:
+                self._reap(self._open.pop(self._tickets.get(), None))
+            # For another that an interrupted start may have left.
+            self._tickets.put(_LOOK)
+            if self._left():
+                return
 
     @staticmethod
     def _reap(reading: Closable | None) -> None:

@@ -1,6 +1,7 @@
 """What an invoke that was in flight at the close still does after it."""
 
 import asyncio
+import gc
 import threading
 from queue import SimpleQueue
 from typing import Any
@@ -99,3 +100,22 @@ def test_a_stream_that_would_start_over_at_an_async_provider_ends_with_the_route
         list(stream)
     assert router.stats().streams == 0
     assert router.health_report()["b"].consecutive_failures == 0
+
+
+def test_a_stream_that_opened_after_the_close_is_closed_when_it_is_let_go(rig: Any) -> None:
+    released = threading.Event()
+
+    class Watched(ScriptedStream):
+        def close(self) -> None:
+            super().close()
+            released.set()
+
+    in_flight = InFlight(Watched(["x", "y", FINISHED]))
+    router = rig.scripted(ScriptedAdapters({"a": [in_flight]}), "a")
+    stream = in_flight.over_the_close_of(router, rig.chat(stream=True))
+    assert next(stream) == "x"
+
+    del stream
+    gc.collect()
+
+    assert released.wait(30)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnout import PreferencePolicy, RouterBusyError
-from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
+from turnout.testing import FINISHED, ManualClock, ScriptedAdapters, ScriptedStream
 
 
 class Refusing:
@@ -86,7 +86,33 @@ def test_where_no_loop_can_run_an_async_provider_nobody_is_blamed_and_the_next_c
     assert router.submit(rig.chat()).result(30) == "answer"
 
 
-@pytest.mark.parametrize("part", ["-timer", "-loop", "-worker-1"])
+@pytest.mark.parametrize("way", ["invoke", "submit"])
+def test_a_stream_that_nobody_could_reap_is_closed_and_refused_and_the_next_one_is_not(
+    rig: Any, refusing: Refusing, way: str
+) -> None:
+    opened: list[ScriptedStream] = []
+
+    def opens(call: Any) -> ScriptedStream:
+        opened.append(ScriptedStream(["x", FINISHED]))
+        return opened[-1]
+
+    def given() -> Any:
+        call = rig.chat(stream=True)
+        return router.invoke(call) if way == "invoke" else router.submit(call).result(30)
+
+    router = rig.scripted(ScriptedAdapters({"a": [opens]}), "a")
+    refusing.ends = ("-streams",)
+    with pytest.raises(RouterBusyError, match="try again later"):
+        given()
+    assert [stream.closed for stream in opened] == [True]
+    assert router.stats().streams == 0
+    assert router.health_report()["a"].consecutive_failures == 0
+
+    refusing.ends = ()
+    assert list(given()) == ["x"]
+
+
+@pytest.mark.parametrize("part", ["-timer", "-loop", "-streams", "-worker-1"])
 def test_a_router_that_never_got_its_thread_can_be_closed(rig: Any, refusing: Refusing, part: str) -> None:
     def either(call: Any) -> Any:
         return ["x", FINISHED] if call.arguments.get("stream") else answers(call)
