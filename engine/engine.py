@@ -64,8 +64,9 @@ class Engine:
         self._pending: dict[int, InvocationFuture] = {}
         self._ids = TimeOrderedIds(setup.clock, setup.rng)
         self._building = threading.Lock()
-        # Held only by those who close, against each other.
-        self._ending = threading.Lock()
+        # Held only by those who close, against each other; a signal handler may close while its thread does.
+        self._ending = threading.RLock()
+        self._is_ending = False
         self._ended = False
         self._cuttable = all(target.cuttable for target in setup.targets)
         self._unbounded = Deadline.after(None, setup.clock)
@@ -178,7 +179,8 @@ class Engine:
 
     def close(self, timeout: float | None) -> None:
         """Refuse new work, let submitted calls end, write the ledger, end the threads. Idempotent; where it was
-        interrupted, or threads would not end, another close goes on with what is left."""
+        interrupted, or threads would not end, another close goes on with what is left. From a signal handler that
+        interrupts a close of its own thread it comes back at once: that one goes on."""
         plant, here = self._plant, threading.get_ident()
         if plant is not None and (
             plant.runtime.is_run_by_this_thread()
@@ -194,8 +196,14 @@ class Engine:
         if not self._ending.acquire(timeout=-1 if timeout is None else timeout):
             return
         try:
-            if self._ended:
-                return
+            if not (self._ended or self._is_ending):
+                self._end(plant, timeout, end)
+        finally:
+            self._ending.release()
+
+    def _end(self, plant: Plant, timeout: float | None, end: float | None) -> None:
+        try:
+            self._is_ending = True
             wait(list(self._pending.values()), timeout)
             for future in list(self._pending.values()):
                 future.cancel()
@@ -205,7 +213,7 @@ class Engine:
                 raise ThreadsStillRunningError(unended)
             self._ended = True
         finally:
-            self._ending.release()
+            self._is_ending = False
 
     def release_files(self) -> None:
         """Before a fork: let go of the database, so that no handle is inherited."""
@@ -219,7 +227,8 @@ class Engine:
         for future in self._pending.values():
             future.left_behind = True
         self._plant = None
-        self._ending = threading.Lock()
+        self._ending = threading.RLock()
+        self._is_ending = False
         self._pending = {}
         self._building = threading.Lock()
         self._setup.rng.seed(os.urandom(16))

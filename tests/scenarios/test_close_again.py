@@ -52,6 +52,33 @@ def test_a_close_after_an_interrupted_one_goes_on_and_writes_the_rows(rig: Any) 
     assert len(store.query_recent(since=LONG_AGO)) == 1
 
 
+def test_a_close_from_a_signal_handler_leaves_the_close_that_it_interrupts_to_go_on(rig: Any) -> None:
+    store, handled = MemoryMetricsStore(), threading.Event()
+
+    def signal_the_close(call: Any) -> str:
+        assert refuses(router)
+        ident = threading.main_thread().ident
+        assert ident is not None
+        signal.pthread_kill(ident, signal.SIGUSR1)
+        assert handled.wait(30)
+        return "answer"
+
+    def handle(*_: Any) -> None:
+        router.close()
+        handled.set()
+
+    router = rig.scripted(ScriptedAdapters({"a": [signal_the_close]}), "a", metrics_store=store, ledger=LATE)
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        future = router.submit(rig.chat())
+        router.close()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert future.result(0) == "answer"
+    assert len(store.query_recent(since=LONG_AGO)) == 1
+
+
 def test_a_second_thread_that_closes_waits_until_the_first_is_done(rig: Any) -> None:
     store, go_on = MemoryMetricsStore(), threading.Event()
     seen: list[int] = []
