@@ -42,7 +42,7 @@ class BuiltInAdapters:
     def prepare(protocols: Collection[ApiProtocol]) -> None:
         """Import what calls for ``protocols`` need, which takes a second that is better not taken from the first call's
         deadline. What is not installed is told of by the call that needs it."""
-        for protocol in protocols:
+        for protocol in SUPPORTED_PROTOCOLS.intersection(protocols):
             with suppress(ImportError):
                 importlib.import_module(_NEEDED[protocol])
 

@@ -68,7 +68,11 @@ class Engine:
         self._ending = threading.RLock()
         self._is_ending = False
         self._ended = False
-        self._cuttable = all(target.cuttable for target in setup.targets)
+        # What the user's own code is doing cannot be cut, be it a provider's or a policy's.
+        self._cuttable = all(target.cuttable for target in setup.targets) and all(
+            type(policy).__module__.startswith("turnout.")
+            for policy in (setup.policy, *setup.retry_policies.values())
+        )
         self._unbounded = Deadline.after(None, setup.clock)
         self._plant: Plant | None = built(self._setup)
         living(self)

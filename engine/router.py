@@ -107,15 +107,16 @@ class ProviderRouter:
         )
         adapter_of = adapter_factory if adapter_factory is not None else built_in
         if adapter_factory is None:
-            built_in.prepare(
-                {config.protocol for config in self._configs if config.enabled} & SUPPORTED_PROTOCOLS
-            )
+            built_in.prepare({config.protocol for config in self._configs if config.enabled})
         natives = [NativeProvider(config, adapter_of, protocols, classify) for config in self._configs]
         store, owns_store = store_of(metrics_store)
         self._engine = Engine(
             Setup(
                 name=metrics_scope,
-                targets=tuple(_target(native, cuttable=adapter_factory is None) for native in natives),
+                targets=tuple(
+                    _target(native, cuttable=adapter_factory is None and classify is None)
+                    for native in natives
+                ),
                 policy=policy_of(policy),
                 health=settings_of(HealthConfig, health),
                 pool=workers,

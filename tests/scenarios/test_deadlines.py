@@ -1,6 +1,7 @@
 """timeout= bounds the whole invocation, in the queue and in what cannot be cut too."""
 
 import threading
+from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from turnout import DeadlineExceededError, Fault, Outcome, PreferencePolicy
 from turnout.testing import ManualClock, ScriptedAdapters
+from turnout.testing.simulator import Status
 
 
 class Stuck:
@@ -77,6 +79,39 @@ def test_a_call_that_cannot_be_cut_is_given_up_at_the_deadline(rig: Any, stuck: 
     stuck.go.set()
     router.close()
     assert router.stats().workers == 0
+
+
+class Hanging:
+    """A policy of the user's own, of either kind, and a classifier, that hang."""
+
+    max_attempts = 2
+
+    def __init__(self, stuck: Stuck) -> None:
+        self._stuck = stuck
+
+    def order(self, eligible: Sequence[Any], context: Any) -> Any:
+        self._stuck(None)
+        return eligible
+
+    def should_retry(self, context: Any) -> bool:
+        self._stuck(None)
+        return False
+
+    def __call__(self, error: Exception) -> None:
+        self._stuck(None)
+
+
+@pytest.mark.parametrize("place", ["policy", "retry_policy", "classify"])
+def test_a_deadline_is_kept_though_code_of_the_users_own_hangs(rig: Any, stuck: Stuck, place: str) -> None:
+    clock = ManualClock()
+    sim = rig.simulate(P=Status(500))
+    router = rig.router(rig.providers(sim), clock=clock, **{place: Hanging(stuck)})
+    caller = Later(lambda: router.invoke(rig.chat(), timeout=10.0))
+    stuck.begun.get(timeout=30)
+
+    clock.advance(10.2)
+
+    assert isinstance(caller.ended(), DeadlineExceededError)
 
 
 def test_a_call_whose_time_ends_in_the_queue_is_told_then_and_never_made(rig: Any, stuck: Stuck) -> None:
