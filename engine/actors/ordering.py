@@ -9,6 +9,7 @@ from loguru import logger
 
 from turnout.calls import Attempt, Identity
 from turnout.errors import ConfigError, ReentrantCallError
+from turnout.policies.bounds import is_built_in, only
 from turnout.policies.contract import OrderingPolicy, Policy, Ranked, RankedT, Ranking, RoutingContext
 from turnout.policies.preference import ConfiguredOrder
 from turnout.runtime.actor import Rests
@@ -71,7 +72,7 @@ class Ordering:
     ) -> None:
         self._tickets = count()
         self._warned = False
-        self._built_in = type(policy).__module__.startswith("turnout.policies.")
+        self._built_in = is_built_in(policy)
         #: A policy of the user's own may leave out whom it likes.
         self.may_omit = not self._built_in
         self._missed = Tally()
@@ -100,7 +101,7 @@ class Ordering:
         ranking = self._fixed if self._learning is None else self._learning.ranking
         try:
             chosen = ranking.plan(eligible, context, next(self._tickets))
-            return chosen if self._built_in else _only(chosen, eligible)
+            return chosen if self._built_in else only(chosen, eligible)
         except Exception as error:
             self._warn(error)
             return eligible
@@ -113,7 +114,7 @@ class Ordering:
         try:
             chosen = yield Ask(self._asked, Order(tuple(target.identity for target in eligible), context))
             if not isinstance(chosen, Exception):
-                return _only(chosen, eligible)
+                return only(chosen, eligible)
             self._warn(chosen)
         except ReentrantCallError:
             # The policy itself is calling: it is told so, instead of being served without its own advice.
@@ -140,9 +141,3 @@ class Ordering:
         logger.warning(
             "the policy raised; providers are tried in configured order instead:\n{}", trace_of(error)
         )
-
-
-def _only(chosen: Sequence[Any], eligible: Sequence[RankedT]) -> Sequence[RankedT]:
-    """The policy's omissions and repetitions are kept; what was filtered out cannot come back."""
-    known = {provider.provider_id: provider for provider in eligible}
-    return [known[choice.provider_id] for choice in chosen if choice.provider_id in known]

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from turnout.calls import CallType, Identity
 from turnout.errors import ConfigError
 from turnout.faults import Fault
+from turnout.policies.bounds import named_ids
 
 #: More attempts than this at one provider in one call are never made.
 MOST_ATTEMPTS: Final = 8
@@ -137,14 +138,7 @@ class SameProviderRetryPolicy:
             return ()
         if not selects:
             raise ConfigError(f"provider_ids go with provider_scope=SELECTED, not {self.provider_scope.name}")
-        if not isinstance(self.provider_ids, list | tuple) or not self.provider_ids:
-            raise ConfigError("provider_ids must be a list that names at least one provider")
-        if any(not isinstance(name, str) or not name.strip() for name in self.provider_ids):
-            raise ConfigError("provider_ids must be texts that are not blank")
-        names = tuple(name.strip() for name in self.provider_ids)
-        if len(set(names)) < len(names):
-            raise ConfigError(f"provider_ids names a provider twice: {', '.join(names)}")
-        return names
+        return named_ids("provider_ids", self.provider_ids)
 
 
 _LONGEST_WAIT_SECONDS: Final = 86_400.0
