@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         SameProviderRetryPolicy,
     )
     from turnout.policies.round_robin import RoundRobinPolicy
+    from turnout.policies.sticky import StickyRoutingPolicy
     from turnout.router import ProviderRouter
     from turnout.storage.contract import MetricsStore
     from turnout.storage.duckdb import DuckDBMetricsStore
@@ -116,6 +117,7 @@ _MODULES = {
     "policies.preference": "PreferencePolicy",
     "policies.retry": "RetryContext RetryPolicy RetryProviderScope SameProviderRetryPolicy",
     "policies.round_robin": "RoundRobinPolicy",
+    "policies.sticky": "StickyRoutingPolicy",
     "router": "ProviderRouter",
     "storage.contract": "MetricsStore",
     "storage.duckdb": "DuckDBMetricsStore",
@@ -225,6 +227,7 @@ __all__ = [
     "SQLiteMetricsStore",
     "SameProviderRetryPolicy",
     "SchemaMismatchError",
+    "StickyRoutingPolicy",
     "StorageDriverMissingError",
     "StorageError",
     "StorageLockedError",

@@ -12,6 +12,7 @@ from turnout.errors import ConfigError, ReentrantCallError
 from turnout.policies.bounds import is_built_in, only
 from turnout.policies.contract import OrderingPolicy, Policy, Ranked, RankedT, Ranking, RoutingContext
 from turnout.policies.preference import ConfiguredOrder
+from turnout.policies.sticky import StickyRoutingPolicy
 from turnout.runtime.actor import Rests
 from turnout.runtime.contract import ActorRef, Runtime
 from turnout.runtime.steps import Ask, Step
@@ -65,7 +66,8 @@ class Asked(Rests):
 
 
 class Ordering:
-    """Makes plans on the walking thread. A policy that raises falls back to configured order, with one warning."""
+    """Makes plans on the walking thread. A policy that raises falls back to configured order (behind a fixed
+    preference, which stays), with one warning."""
 
     def __init__(
         self, policy: Policy | OrderingPolicy, providers: Sequence[Identity], runtime: Runtime
@@ -80,7 +82,11 @@ class Ordering:
         self.learns = False
         self._asked: ActorRef | None = None
         self._observers: ActorRef | None = None
-        self._fixed: Ranking = ConfiguredOrder()
+        #: The order where the policy raises.
+        self._unadvised: Ranking = ConfiguredOrder()
+        if isinstance(policy, StickyRoutingPolicy):
+            self._unadvised = policy.unadvised(providers)
+        self._fixed = self._unadvised
         if isinstance(policy, OrderingPolicy):
             self._asked = runtime.actor("ordering", Asked(policy))
             return
@@ -104,7 +110,7 @@ class Ordering:
             return chosen if self._built_in else only(chosen, eligible)
         except Exception as error:
             self._warn(error)
-            return eligible
+            return self._unadvised.plan(eligible, context, 0)
 
     def asked(
         self, eligible: Sequence[TargetT], context: RoutingContext
@@ -121,7 +127,7 @@ class Ordering:
             raise
         except Exception as error:
             self._warn(error)
-        return eligible
+        return self._unadvised.plan(eligible, context, 0)
 
     def observe(self, attempt: Attempt) -> None:
         """Tell a policy that learns. When its mailbox is full the attempt is passed over: a sample teaches as well."""

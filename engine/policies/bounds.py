@@ -8,8 +8,11 @@ from turnout.policies.contract import RankedT
 
 
 def is_built_in(policy: object) -> bool:
-    """Whether a policy is turnout's own: it leaves out nobody and adds nobody."""
-    return type(policy).__module__.startswith("turnout.policies.")
+    """Whether a policy is turnout's own, and so is the one it wraps: it leaves out nobody and adds nobody."""
+    if not type(policy).__module__.startswith("turnout.policies."):
+        return False
+    wrapped = getattr(policy, "fallback_policy", None)
+    return wrapped is None or is_built_in(wrapped)
 
 
 def only(chosen: Sequence[Any], eligible: Sequence[RankedT]) -> list[RankedT]:
