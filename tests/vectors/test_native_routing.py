@@ -1,4 +1,4 @@
-"""Observed routing of native calls, replayed: who was tried, what health was left, which chunks came."""
+"""Observed routing of native calls, replayed: who was tried, what health was left, which chunks came, and scores."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,6 @@ from turnout import (
     ApiProtocol,
     CallType,
     CallVariant,
-    PreferencePolicy,
     ProviderConfig,
     ProviderConnectionError,
     ProviderError,
@@ -19,59 +18,43 @@ from turnout import (
     ProviderRouter,
     ProviderTimeoutError,
     RoundRobinPolicy,
+    StickyRoutingPolicy,
     StreamRestart,
     TurnoutError,
     UnsupportedOperationError,
 )
 from turnout.adapters.openai_codes import fault_of_status
+from turnout.decisions.scoring import Score, ScoreWeights, score_of
 from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
 
 VECTORS: dict[str, Any] = json.loads(Path(__file__).with_name("native_routing_scenarios.json").read_text())
 SCENARIOS: dict[str, Any] = VECTORS["scenarios"]
 
-STICKY_TAIL = "needs StickyRoutingPolicy: a fixed head and a rotating tail"
-
-#: What is not replayed yet, and what it waits for.
-LATER = frozenset(
-    {
-        ("11_sticky_fallback_rr", STICKY_TAIL),
-    }
-)
-#: Parts of the file beside its scenarios, and what they wait for.
-PARTS_LATER = frozenset({("score_table", "needs ScoreBasedPolicy")})
-
-REPLAYED = sorted(SCENARIOS.keys() - {name for name, _ in LATER})
+#: What a scenario may say; ``Replay`` heeds all of it.
+SAYS = frozenset({"scripts", "ops", "sticky", "health", "retry", "cfg"})
 
 
-@pytest.mark.parametrize("name", REPLAYED)
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_a_scenario_goes_as_it_was_observed(name: str) -> None:
     scenario, observed = SCENARIOS[name]["scenario"], SCENARIOS[name]["observed"]
+    assert scenario.keys() <= SAYS
     with Replay(scenario) as replay:
-        for op, expected in zip(scenario["ops"], observed["ops"], strict=True):
-            assert replay.perform(op) == expected
-        assert replay.restarts == observed["restarts"]
-        assert replay.models == observed["models"]
+        seen = [replay.perform(op) for op in scenario["ops"]]
+        assert {"ops": seen, "restarts": replay.restarts, "models": replay.models} == observed
 
 
-def test_every_scenario_is_replayed_or_named_with_what_it_waits_for() -> None:
-    later = {name for name, _ in LATER}
-
-    assert later <= SCENARIOS.keys()
-    assert all(_waits(SCENARIOS[name]["scenario"]) for name in later)
-    assert not any(_waits(SCENARIOS[name]["scenario"]) for name in REPLAYED)
-    assert VECTORS.keys() - {"scenarios"} == {part for part, _ in PARTS_LATER}
-
-
-def _waits(scenario: dict[str, Any]) -> bool:
-    """Whether a scenario asks for something that is not built."""
-    return not _is_configured_order(scenario)
+@pytest.mark.parametrize("row", VECTORS["score_table"])
+def test_a_score_is_as_it_was_observed(row: dict[str, Any]) -> None:
+    row = dict(row)
+    weights = ScoreWeights(**row.pop("weights"))
+    observed = Score(row.pop("total"), row.pop("success_quality"), row.pop("speed_quality"))
+    call_type, latency_ms = CallType(row.pop("call_type")), row.pop("avg_latency_ms")
+    score = score_of(**row, latency_ms=latency_ms, weights=weights, call_type=call_type)
+    assert score == pytest.approx(observed, rel=1e-12, abs=0.0)
 
 
-def _is_configured_order(scenario: dict[str, Any]) -> bool:
-    """Whether its fixed order is the configured one. Where at most one provider follows the fixed ones,
-    nothing rotates, and the order is that of ``PreferencePolicy``."""
-    sticky, ids = scenario.get("sticky", []), list(scenario["scripts"])
-    return not sticky or (sticky == ids[: len(sticky)] and len(ids) - len(sticky) <= 1)
+def test_the_whole_file_is_replayed() -> None:
+    assert VECTORS.keys() == {"scenarios", "score_table"}
 
 
 class Replay:
@@ -90,7 +73,7 @@ class Replay:
         self.restarts: list[list[Any]] = []
         self._router = ProviderRouter(
             [_provider(name, scenario.get("cfg", {}).get(name, {})) for name in self._ids],
-            policy=PreferencePolicy() if scenario.get("sticky") else RoundRobinPolicy(),
+            policy=StickyRoutingPolicy(scenario["sticky"]) if "sticky" in scenario else RoundRobinPolicy(),
             # Cooldowns do not grow there.
             health={"cooldown_multiplier": 1.0, **scenario.get("health", {})},
             retry_policy=scenario.get("retry"),
@@ -114,17 +97,19 @@ class Replay:
         """One op; what was seen of it, in the file's shape."""
         before = len(self._adapters.calls)
         seen: dict[str, Any] = {}
-        match op["op"]:
+        said = dict(op)
+        match said.pop("op"):
             case "invoke":
                 self._invoke(seen)
             case "stream":
-                self._stream(seen, op.get("stop_after"))
+                self._stream(seen, said.pop("stop_after", None))
             case "advance":
-                self._clock.advance(op["s"])
+                self._clock.advance(said.pop("s"))
             case "reset":
-                self._router.reset_health(op.get("id"))
+                self._router.reset_health(said.pop("id", None))
             case other:
                 raise ValueError(f"unknown op {other}")
+        assert not said, "an op says more than is heeded"
         seen["tried"] = [call.provider_id for call in self._adapters.calls[before:]]
         seen["health"] = self._health()
         return seen
