@@ -25,6 +25,7 @@ from turnout.ids import TimeOrderedIds
 from turnout.invocation import Invocation, Progress
 from turnout.lifetime import living
 from turnout.plant import Plant, Setup, built
+from turnout.policies.bounds import is_built_in
 from turnout.runtime.steps import HandOver, Walk
 from turnout.streaming import Reading, RouterStream
 
@@ -70,8 +71,7 @@ class Engine:
         self._ended = False
         # What the user's own code is doing cannot be cut, be it a provider's or a policy's.
         self._cuttable = all(target.cuttable for target in setup.targets) and all(
-            type(policy).__module__.startswith("turnout.")
-            for policy in (setup.policy, *setup.retry_policies.values())
+            is_built_in(policy) for policy in (setup.policy, *setup.retry_policies.values())
         )
         self._unbounded = Deadline.after(None, setup.clock)
         self._plant: Plant | None = built(self._setup)
@@ -140,7 +140,7 @@ class Engine:
             self._pending[future.key] = future
             plant.overdue.watch(future)
             future.ticket = plant.runtime.workers.lend(walk)
-            return future.result(timeout + _MARGIN_SECONDS)
+            return plant.runtime.awaited(future, timeout + _MARGIN_SECONDS)
         except BaseException:
             # Also an interrupt: nobody waits for it any more.
             future.cancel()

@@ -89,6 +89,9 @@ class Runtime(Protocol):
     ) -> Any:
         """Run a walk, begun or resumed with ``news``, for the code that calls this (``drivers.walk_here``)."""
 
+    def awaited(self, future: Future[Any], timeout_seconds: float) -> Any:
+        """What the code that calls this gets of a walk that the workers run for it: as ``here`` gives it."""
+
     def start(self) -> None:
         """Start the parts that give actors their work; called once, after the actors."""
 

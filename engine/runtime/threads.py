@@ -1,6 +1,7 @@
 """The runtime made of threads."""
 
 import threading
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -45,6 +46,9 @@ class ThreadRuntime:
 
     def here(self, walk: Walk, handed: Handed, news: Any = None) -> Any:
         return walk_here(walk, self, handed, news)
+
+    def awaited(self, future: Future[Any], timeout_seconds: float) -> Any:
+        return future.result(timeout_seconds)
 
     def start(self) -> None:
         """Own the parts that give work to actors: started after them, they end before them."""

@@ -111,8 +111,10 @@ class Stage:
         self._order.soon(f"{self._walks[walk]} goes on", partial(staged, news))
         if news is None and self._order.place is Place.CALLER:
             return answer
-        self._order.until(answer.done)
-        return answer.result(0)
+        return self._waited_for(answer)
+
+    def awaited(self, future: Future[Any], timeout_seconds: float) -> Any:
+        return future if self._order.place is Place.CALLER else self._waited_for(future)
 
     def start(self) -> None:
         """Nothing to do: whoever has something to do says so."""
@@ -127,6 +129,10 @@ class Stage:
 
     def owns_this_thread(self) -> bool:
         return self._order.place is Place.WORKER
+
+    def _waited_for(self, answer: Future[Any]) -> Any:
+        self._order.until(answer.done)
+        return answer.result(0)
 
     def _staged(
         self,
@@ -159,7 +165,7 @@ class Stage:
             return
         # As result() does: who waits for a call that no worker has begun makes it, if it comes to that first.
         if isinstance(awaited, InvocationFuture) and self._order.chance(2):
-            task = awaited.take()
+            task = None if awaited.worker_only else awaited.take()
             if task is not None:
                 awaited.progress.pooled = False
                 self._order.soon(f"{name} makes its call itself", task)

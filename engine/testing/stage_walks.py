@@ -68,7 +68,8 @@ class StageWorkers:
             finally:
                 self.leave()
 
-        ticket = StageTicket([occupying], None)
+        # A walk gives its place up itself.
+        ticket = StageTicket([task if isinstance(task, StagedWalk) else occupying], None)
         self._put(ticket.cell, from_door=False)
         return ticket
 

@@ -64,6 +64,8 @@ class Asked:
     sent: list[str] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     policy: StreamFailurePolicy = StreamFailurePolicy.RESTART
+    #: Whether it is the pool's to make. A worker that makes an invoked call is lent for it, beside the pool's own.
+    submitted: bool = False
     seen: int | None = None
     #: Of the attempts, those that its caller could see by then. A call given up leaves its last one behind.
     shown: int = 0
@@ -108,7 +110,7 @@ class Provider:
         play.claim(self.width is None or len(self.in_flight) <= self.width, f"{self.name} is over its width")
         if rng.random() < 0.2:
             return self.later(asked)
-        if self.width is None and play.stage.owns_this_thread():
+        if self.width is None and asked.submitted and play.stage.owns_this_thread():
             self.pooled[asked.key] = asked.began
             share = play.widest_share_since(min(self.pooled.values()))
             play.claim(share is None or len(self.pooled) <= share, f"{self.name} is over its share")
@@ -184,6 +186,7 @@ class Callers:
         rng = self.play.rng
         asked = Asked(name, self.play.keys(), call_type, len(self.play.stage.trace))
         self.play.asked[asked.key] = asked
+        asked.submitted = door == self.play.engine.submit
         asked.policy = rng.choice(
             [StreamFailurePolicy.RAISE, *[StreamFailurePolicy.HOLD] * 2, *[StreamFailurePolicy.RESTART] * 3]
         )
