@@ -203,6 +203,8 @@ class Callers:
             **more,
         )
         self.play.futures[asked.key] = future
+        if timeout is not None:
+            self.play.bounded[asked.key] = future
         future.add_done_callback(lambda future: setattr(asked, "resolved", asked.resolved + 1))
         return asked, future, reader
 

@@ -78,6 +78,8 @@ class Play:
         }
         self.asked: dict[int, Any] = {}
         self.futures: dict[int, Future[Any]] = {}
+        #: Those with a deadline that were not seen to have ended.
+        self.bounded: dict[int, Future[Any]] = {}
         self.recorded: list[Attempt] = []
         #: With the events between which their provider was busy with them.
         self.calls: list[tuple[Attempt, int, int]] = []
@@ -190,8 +192,10 @@ class Play:
         if self.stage.idle:
             # A call that cannot end itself is ended a little later.
             overdue = self.stage.clock.monotonic() - GRACE_SECONDS
-            for key, future in self.futures.items():
+            for key, future in list(self.bounded.items()):
                 assert future.done() or self.asked[key].until > overdue, f"{self.asked[key]} is overdue"
+                if future.done():
+                    del self.bounded[key]
         if plant.health.snapshot.epoch not in self.history:
             before = self.history[plant.health.snapshot.epoch - 1]
             self.history[plant.health.snapshot.epoch] = plant.health.snapshot

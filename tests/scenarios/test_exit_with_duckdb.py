@@ -6,7 +6,11 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from turnout import DuckDBMetricsStore
+
+pytestmark = pytest.mark.slow
 
 BEGIN = """
 import atexit, sys, threading

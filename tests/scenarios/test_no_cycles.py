@@ -10,7 +10,7 @@ import pytest
 from turnout import StreamFailurePolicy
 from turnout.testing.simulator import Answer, Cut, InStreamError, Silence, Stall, Status
 
-ROUNDS: Final = 12
+ROUNDS: Final = 8
 _TOLD_OF: Final = ("Response", "Stream", "RouterStream", "Progress", "Reading", "Try")
 
 

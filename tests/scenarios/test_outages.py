@@ -89,7 +89,7 @@ def test_a_connection_reset_or_refused_is_answered_by_the_fallback(rig: Any, dow
 
 def waiting(rig: Any, clock: ManualClock, futures: Sequence[Any]) -> None:
     """Let time pass until all have ended."""
-    while wait(futures, 0.1).not_done:
+    while wait(futures, 0.02).not_done:
         clock.advance(0.3)
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from turnout.testing.simulator import Answer, Ending, Silence
 
+pytestmark = pytest.mark.slow
+
 PREAMBLE = """
 import os, signal, sys, threading, time
 from pathlib import Path
@@ -207,7 +209,6 @@ print("ends")
 """
 
 
-@pytest.mark.slow
 def test_an_interpreter_that_exits_in_a_silence_cuts_it_in_bounded_time(rig: Any, tmp_path: Path) -> None:
     sim = rig.simulate(a=Silence())
 

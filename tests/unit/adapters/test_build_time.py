@@ -55,6 +55,7 @@ with ProviderRouter([provider], metrics_store=None):
 """
 
 
+@pytest.mark.slow
 def test_the_sdk_is_imported_when_a_router_is_built_for_it_and_not_on_the_first_calls_deadline() -> None:
     run = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=60)
 

@@ -4,6 +4,8 @@ import errno
 import subprocess
 import sys
 
+import pytest
+
 from turnout.adapters.shortage import shortage
 
 
@@ -46,6 +48,7 @@ with Simulator([SimulatedProvider("a"), SimulatedProvider("b")]) as sim:
 """
 
 
+@pytest.mark.slow
 def test_where_no_socket_is_left_the_call_fails_and_no_provider_is_blamed() -> None:
     run = subprocess.run([sys.executable, "-c", NO_FILE_LEFT], capture_output=True, text=True, timeout=60)
 
