@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, Self
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from turnout.adapters.contract import NativeAdapter
 from turnout.calls import ApiProtocol, Attempt, CallType, CallVariant, FilterReason, Outcome
@@ -80,7 +81,10 @@ class NativeProvider:
         # A key in the environment may change while we run; one in the configuration cannot.
         self._keyed = config.api_key is not None and config.has_key()
         # Weakly: a factory may define a class for each call.
-        self._extras: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()
+        #: By the identity of an adapter's class, as long as that lives: a dictionary of weak keys costs every call ten
+        #: times as much.
+        self._extras: dict[int, frozenset[str]] = {}
+        self._classes: dict[int, ref[type]] = {}
 
     @property
     def name(self) -> str:
@@ -111,7 +115,7 @@ class NativeProvider:
         variant = request.variants[self._protocol]
         arguments = complete_arguments(self._model, self._extra_body, variant.arguments)
         adapter: Any = self._adapter_of(self.config)
-        extras = self._extras.get(type(adapter))
+        extras = self._extras.get(id(type(adapter)))
         if extras is None:
             extras = self._extras_of(adapter)
         if "limit" in extras:
@@ -135,8 +139,11 @@ class NativeProvider:
     def _extras_of(self, adapter: Any) -> frozenset[str]:
         """Which of our extras the adapter's ``invoke`` takes; learnt once per class."""
         known = frozenset(inspect.signature(adapter.invoke).parameters) & {"limit", "timeout"}
-        if hasattr(type(adapter), "invoke"):
-            self._extras[type(adapter)] = known
+        kind = type(adapter)
+        if hasattr(kind, "invoke"):
+            key = id(kind)
+            self._classes[key] = ref(kind, partial(_forget, key, self._extras, self._classes))
+            self._extras[key] = known
         return known
 
     def _failure(self, error: Exception, fault: Fault) -> Failure:
@@ -150,6 +157,13 @@ class NativeProvider:
             None if error.error_code is None else self.config.without_key(str(error.error_code)),
             error.should_retry,
         )
+
+
+def _forget(
+    key: int, extras: dict[int, frozenset[str]], classes: dict[int, "ref[type]"], gone: object
+) -> None:
+    extras.pop(key, None)
+    classes.pop(key, None)
 
 
 def _never(config: ProviderConfig, supported: Collection[ApiProtocol]) -> tuple[FilterReason, str] | None:

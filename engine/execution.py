@@ -83,7 +83,8 @@ class Execution:
                 if settled.news is not None:
                     self.health.announce((yield Ask(self.health.actor, settled.news)))
                 # Who waits for its room must find the circuit as this attempt left it.
-                this.gives_room_back()
+                if this.token is not None:
+                    this.gives_room_back()
                 progress.show(settled.attempt, settled.failed)
                 if settled.next is _ANSWER:
                     return settled.answer
@@ -97,7 +98,7 @@ class Execution:
             # Whoever is told of them has them; here they would be in a cycle with the frames that they came through.
             if progress.failed:
                 progress.failed = []
-            if this is not None:
+            if this is not None and this.token is not None:
                 this.gives_room_back()
 
     def _another_round(
