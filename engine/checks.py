@@ -91,6 +91,8 @@ def policy_of(given: Policy | OrderingPolicy | str | None) -> Policy | OrderingP
             return PreferencePolicy()
         case str():
             raise ConfigError(f'policy must be "round_robin", "preference" or an object, not {given!r}')
+        case type():
+            raise ConfigError(f"policy must be an object: give {given.__name__}(...), not the class")
         case _:
             return given
 

@@ -20,7 +20,7 @@ from turnout.runtime.steps import Ask, Sleep, Step, TakeLane
 #: A permit outlives the attempt that it is for by this much: time to tell of its end.
 _PERMIT_SLACK_SECONDS: Final = 5.0
 #: How soon those who wait look again whether another's probe has come back.
-_PROBE_LOOK_SECONDS: Final = 0.25
+_PROBE_LOOK_SECONDS: Final = 0.1
 
 
 #: A provider, and the token of its room where that is bounded.
@@ -111,19 +111,23 @@ class Eligibility:
             if progress.ahead_of_time:
                 return [soonest]
 
+    def note_benched(self, failed: Target, progress: Progress) -> None:
+        """Note a provider that the attempt which has just failed benched."""
+        if self._admission(failed) is Admission.REFUSED:
+            progress.benched |= {failed.provider_id}
+
     def another_round(
         self, able: list[Target], progress: Progress
     ) -> Generator[Step, Any, tuple[list[Target], bool]]:
         """Where nobody is left: whom to try once a bench has ended, and whether they have been tried before. Raises
-        where a bench is not to be waited for, or is not what keeps everybody."""
-        if self.when_all_benched != "wait" or any(
-            self._admission(target) is not Admission.REFUSED for target in able
-        ):
+        where a bench is not to be waited for, or was not what kept anybody."""
+        tried = {attempt.by.provider_id for attempt in progress.attempts}
+        kept = [one for one in able if one.provider_id not in tried or one.provider_id in progress.benched]
+        if self.when_all_benched != "wait" or not kept:
             raise exhausted(progress, self.retry_after_seconds())
-        found = yield from self.not_benched(able, progress)
+        found = yield from self.not_benched(kept, progress)
         names = {target.provider_id for target in found}
         progress.exclusions[:] = [one for one in progress.exclusions if one.provider_id not in names]
-        tried = {attempt.by.provider_id for attempt in progress.attempts}
         untried = [target for target in found if target.provider_id not in tried]
         return untried or found, not untried
 
@@ -232,9 +236,11 @@ class Eligibility:
         return granted
 
     def _waited_for_bench(self, until: float, progress: Progress) -> Generator[Step, Any, None]:
-        deadline = progress.invocation.deadline
-        until = max(until, self.clock.monotonic() + _PROBE_LOOK_SECONDS)
-        if until >= deadline.at:
+        deadline, now = progress.invocation.deadline, self.clock.monotonic()
+        if until <= now:
+            # Being probed: what becomes of it may be known any time.
+            until = min(now + _PROBE_LOOK_SECONDS, deadline.at)
+        elif until >= deadline.at:
             raise exhausted(progress, self.retry_after_seconds())
         yield Sleep(progress.under(Limit(until, self.clock)))
         self.refuse_to_go_on(progress, waiting_for="a provider's bench to end")

@@ -1,5 +1,6 @@
 """What a walk says when an attempt, a stream, or the walk itself has ended."""
 
+from traceback import clear_frames
 from typing import Final, NamedTuple
 
 from turnout.calls import FilterReason, Identity, StreamRestart
@@ -16,6 +17,7 @@ from turnout.errors import (
 )
 from turnout.faults import Failure, Fault
 from turnout.invocation import Progress, Target
+from turnout.traces import behind_ours, is_being_handled, let_go_of_frames
 
 #: Less time than this is not told of.
 _WORTH_TELLING_SECONDS: Final = 0.005
@@ -116,16 +118,24 @@ def failed_attempt(target: Target, failure: Failure, error: Exception) -> Failed
 
 
 def without_frames(error: BaseException) -> None:
-    """Let go of the frames that an error came through. A stream keeps the errors of its walk, frames keep their
-    callers, and a caller keeps its stream: one let go would never be collected, nor its connection given back."""
+    """Let go of the frames that an error, and what is behind it, came through. A stream keeps the errors of its walk,
+    frames keep their callers, and a caller keeps its stream: one let go would never be collected, nor its connection
+    given back."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
         one = waiting.pop()
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            one.__traceback__ = None
-            waiting += [one.__cause__, one.__context__]
+        # What was being handled when the call began is the caller's own.
+        if one is None or id(one) in seen or is_being_handled(one):
+            continue
+        seen.add(id(one))
+        let_go_of_frames(one)
+        if one is not error:
+            # An SDK's own, which may hold all that the stream did.
+            clear_frames(one.__traceback__)
+        # Those that it was caught in run still.
+        one.__traceback__ = behind_ours(one.__traceback__)
+        waiting += [one.__cause__, one.__context__]
 
 
 def overdue(

@@ -198,7 +198,11 @@ class Engine:
             return
         end = None if timeout is None else time.monotonic() + timeout
         if not self._ending.acquire(timeout=-1 if timeout is None else timeout):
-            return
+            # Another waits for the calls without a time, or with a longer one: this one's is over.
+            for future in list(self._pending.values()):
+                future.cancel()
+            if not self._ending.acquire(timeout=_CLOSE_SECONDS):
+                raise ThreadsStillRunningError([f"another close() of {self._setup.name}"])
         try:
             if not (self._ended or self._is_ending):
                 self._end(plant, timeout, end)

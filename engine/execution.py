@@ -64,6 +64,7 @@ class Execution:
         again: Target | None = None
         this: Try | None = None
         found: Found | list[Lane] | Admitted | None
+        settled: Settled | None = None
         try:
             while True:
                 permit = None
@@ -95,11 +96,10 @@ class Execution:
                 broken = settled.broken or broken
                 again = yield from self._again(this, settled, remaining, leads=target is plan[0])
         finally:
-            # Whoever is told of them has them; here they would be in a cycle with the frames that they came through.
-            if progress.failed:
-                progress.failed = []
-            if this is not None and this.token is not None:
-                this.gives_room_back()
+            # Frames of errors may keep this one, with all that it holds.
+            settled = found = token = None
+            if progress.failed or (this is not None and this.token is not None):
+                _let_go(progress, this)
 
     def _another_round(
         self, able: list[Target], context: RoutingContext, progress: Progress
@@ -119,6 +119,7 @@ class Execution:
         """After a failure that the walk may go on from: the target that is to be tried again next, if it is. Raises
         where the call has had all the attempts that it may have."""
         progress = this.progress
+        self.eligibility.note_benched(this.target, progress)
         if len(progress.attempts) >= self.attempts_at_most:
             self.eligibility.note_used_up(remaining, progress, self.attempts_at_most)
             raise exhausted(progress, self.eligibility.retry_after_seconds())
@@ -199,3 +200,11 @@ def _reason(target: Target, again: Target | None, broken: Broken | None) -> Reas
     if target is again:
         return Reason.RETRY
     return Reason.FAILOVER if broken is None else Reason.STREAM_RESTART
+
+
+def _let_go(progress: Progress, this: Try | None) -> None:
+    """Of what a walk that ends still holds. Whoever is told of its failures has them; here they would be in a cycle
+    with the frames that they came through."""
+    progress.failed = []
+    if this is not None:
+        this.gives_room_back()

@@ -50,6 +50,9 @@ class InvocationFuture(LazyFuture):
             return False
         if self.take() is None:
             self._progress.cut("cancelled")
+        elif self.alarm is not None:
+            # Nobody comes to settle it: the alarm would keep it to its deadline.
+            self.alarm.cancel()
         return True
 
     def settle(self, value: Any, error: BaseException | None) -> None:

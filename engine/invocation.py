@@ -107,6 +107,7 @@ class Progress:
         "ahead_of_time",
         "answered_by",
         "attempts",
+        "benched",
         "cut_reason",
         "exclusions",
         "failed",
@@ -127,6 +128,8 @@ class Progress:
         self.answered_by: Identity | None = None
         self.queue_seconds = 0.0
         self.restarts = 0
+        #: Whom its own attempts benched.
+        self.benched: frozenset[str] = frozenset()
         self.limit: Limit | None = None
         self.cut_reason: str | None = None
         #: Told of where nobody comes back from it.

@@ -5,7 +5,6 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from traceback import clear_frames
 from typing import Any, Self
 
 from loguru import logger
@@ -21,6 +20,7 @@ from turnout.reaper import StreamRegistry
 from turnout.runtime.contract import Runtime
 from turnout.runtime.steps import HandOver, Walk
 from turnout.runtime.tokens import Tokens
+from turnout.traces import let_go_of_frames
 
 
 class Reading:
@@ -69,7 +69,7 @@ class Reading:
         except Exception as raised:
             if not isinstance(raised, StopIteration):
                 # What was read keeps its error, and an error its frames: their contents would be a cycle.
-                clear_frames(raised.__traceback__)
+                let_go_of_frames(raised)
             raise
         finally:
             self._turn.give()

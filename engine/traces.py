@@ -1,6 +1,9 @@
 """Errors as the log shows them."""
 
+import sys
 import traceback
+from contextlib import suppress
+from types import FrameType, TracebackType
 
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
@@ -37,3 +40,38 @@ def _before(error: BaseException) -> tuple[BaseException | None, str]:
     if error.__cause__ is not None:
         return error.__cause__, _CAUSE
     return None if error.__suppress_context__ else error.__context__, _CONTEXT
+
+
+def let_go_of_frames(error: BaseException) -> None:
+    """Have the frames of turnout's own that an error came through drop what they hold. What a walk or a stream keeps
+    its errors in, those frames hold: a cycle. The lines stay, and so do the frames of the user's own."""
+    trace = error.__traceback__
+    while trace is not None:
+        if _is_ours(trace):
+            # One that is running still is let go by whoever runs it.
+            with suppress(RuntimeError):
+                trace.tb_frame.clear()
+        trace = trace.tb_next
+
+
+def behind_ours(trace: TracebackType | None) -> TracebackType | None:
+    """What is left of a traceback without the frames of turnout's own at its beginning."""
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    return trace
+
+
+def is_being_handled(error: BaseException) -> bool:
+    """Whether code that is not turnout's own, and that called the code that asks this, has caught an error and goes
+    on."""
+    trace = error.__traceback__
+    if trace is None or _is_ours(trace):
+        return False
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame is not trace.tb_frame:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    return str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == "turnout"

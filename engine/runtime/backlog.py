@@ -75,6 +75,11 @@ class Backlog:
         self._first.append(item)
         return item
 
+    @property
+    def has_lent(self) -> bool:
+        """Whether something waits ahead of all others, a dud perhaps."""
+        return bool(self._first)
+
     def next_task(self) -> Task | None:
         """The task that is next, or None."""
         while items := self._first or self._items:

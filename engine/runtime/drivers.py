@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from queue import Empty, SimpleQueue
-from traceback import clear_frames
 from typing import Any, Final, assert_never
 
 from turnout.errors import ReentrantCallError, RouterClosedError, TurnoutError
@@ -15,6 +14,10 @@ from turnout.runtime.lane import Claim, Token, enrol
 from turnout.runtime.loop import closed
 from turnout.runtime.once import Once
 from turnout.runtime.steps import Ask, Await, Call, HandOver, Sleep, TakeLane, Walk
+from turnout.traces import let_go_of_frames
+
+#: The longest that one who ended a wait takes to say with what.
+_ARRIVING_SECONDS: Final = 1.0
 
 #: Makes what the caller gets of a step that is handed over and of the walk that goes on behind it.
 Handed = Callable[[Walk, HandOver], Any]
@@ -57,7 +60,7 @@ def _let_go(raised: BaseException) -> None:
     """Of an interrupt: have its frames drop what they hold, a token of a lane perhaps. A future, or a notebook, keeps
     it for as long as it likes."""
     if not isinstance(raised, Exception):
-        clear_frames(raised.__traceback__)
+        let_go_of_frames(raised)
 
 
 def _performed_here(step: Ask | Await | TakeLane | Sleep, runtime: Runtime) -> Any:
@@ -138,13 +141,22 @@ def _lane_here(step: TakeLane, runtime: Runtime) -> Token | None:
                 for lane in step.lanes:
                     lane.match()
         claim.settle(None)
-        return arrived.get_nowait()
+        return _arrived(arrived)
     except BaseException:
-        if not claim.settle(None) and (won := arrived.get_nowait()) is not None:
+        if not claim.settle(None) and (won := _arrived(arrived)) is not None:
             won.put_back()
         raise
     finally:
         step.limit.on_cut(None)
+
+
+def _arrived(arrived: "SimpleQueue[Token | None]") -> Token | None:
+    """What the wait ended with: whoever ended it may be about to say so. Where an interrupt lost it on the way, its
+    lane makes up for it."""
+    try:
+        return arrived.get(timeout=_ARRIVING_SECONDS)
+    except Empty:
+        return None
 
 
 def _give_up(claim: Claim) -> None:

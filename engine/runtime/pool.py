@@ -279,7 +279,8 @@ class WorkerPool:
 
     def _serve_from(self, slot: "SimpleQueue[bool]", searches: bool | None) -> bool:
         while searches is not None:
-            retires = self._retiring.take()
+            # Who was born to a lent task does not pay for a place that another is to give back.
+            retires = not self._backlog.has_lent and self._retiring.take()
             task = None if retires else self._backlog.next_task()
             if searches:
                 self._search.give()

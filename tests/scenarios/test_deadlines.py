@@ -1,9 +1,11 @@
 """timeout= bounds the whole invocation, in the queue and in what cannot be cut too."""
 
+import gc
 import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -260,3 +262,19 @@ def test_calls_with_long_deadlines_that_ended_leave_no_alarm_behind(rig: Any) ->
     clock.advance(700.0)
     assert router.submit(rig.chat(), timeout=600.0).result(30) == "a"
     assert router.stats().pending == 0
+
+
+def test_a_call_cancelled_in_the_queue_is_kept_by_nothing_until_its_deadline(rig: Any, stuck: Stuck) -> None:
+    router = rig.scripted(ScriptedAdapters({"a": [stuck]}), "a", pool={"max_workers": 1}, clock=ManualClock())
+    router.submit(rig.chat())
+    stuck.begun.get(timeout=30)
+    futures = [router.submit(rig.chat(), timeout=3600.0) for _ in range(50)]
+    gone = [ref(future) for future in futures]
+
+    assert all(future.cancel() for future in futures)
+    del futures
+    gc.collect()
+
+    assert [future() for future in gone if future() is not None] == []
+    assert router.stats().queued == 0
+    stuck.go.set()

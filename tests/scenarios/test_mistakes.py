@@ -22,6 +22,7 @@ from turnout import (
     ProviderConfig,
     ProviderRouter,
     ReentrantCallError,
+    RoundRobinPolicy,
     RouterExhaustedError,
     TurnoutError,
 )
@@ -215,3 +216,8 @@ def test_a_provider_whose_supports_raises_is_excluded_and_the_route_goes_on(
     monkeypatch.setattr(ProviderConfig, "has_key", lambda config: 1 / 0)
     with router, pytest.raises(NoEligibleProvidersError, match="supports raised ZeroDivisionError"):
         router.invoke(CALL)
+
+
+def test_a_policy_given_as_a_class_is_refused_with_what_to_write(rig: Any) -> None:
+    with pytest.raises(ConfigError, match=r"give RoundRobinPolicy\(\.\.\.\), not the class"):
+        rig.scripted(ScriptedAdapters({"a": ["a"]}), "a", policy=RoundRobinPolicy)

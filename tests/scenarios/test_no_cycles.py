@@ -1,13 +1,15 @@
 """What a failed call held is freed when the caller lets go of its error, without waiting for the collector."""
 
 import gc
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
-from turnout import StreamFailurePolicy
+from turnout import PreferencePolicy, RouterExhaustedError, StreamFailurePolicy
+from turnout.testing import ScriptedAdapters
 from turnout.testing.simulator import Answer, Cut, InStreamError, Silence, Stall, Status
 
 ROUNDS: Final = 8
@@ -89,3 +91,36 @@ def test_a_call_that_nobody_answered_keeps_nothing_alive(rig: Any) -> None:
             router.invoke(rig.chat())
 
     assert kept(call) == {}
+
+
+def test_what_the_caller_was_handling_keeps_its_traceback_and_its_frames_their_contents(rig: Any) -> None:
+    sim = rig.simulate(P=Cut(2, Answer(text="long", chunks=4)), F=Status(500))
+    router = rig.router(rig.providers(sim), policy=PreferencePolicy())
+
+    def fails() -> None:
+        kept = "kept"
+        raise KeyError(kept)
+
+    try:
+        fails()
+    except KeyError as handled:
+        assert read(router, rig.chat(stream=True)) == "ProviderStreamInterruptedError"
+        trace = handled.__traceback__
+
+    assert trace is not None
+    assert trace.tb_next is not None
+    assert trace.tb_next.tb_frame.f_locals["kept"] == "kept"
+
+
+def test_a_bug_in_an_adapter_of_the_users_own_is_told_with_its_line_in_a_stream_too(rig: Any) -> None:
+    def buggy(call: object) -> Any:
+        here = "kept"
+        raise ZeroDivisionError(here)
+
+    router = rig.scripted(ScriptedAdapters({"a": [buggy]}), "a")
+
+    with pytest.raises(RouterExhaustedError) as caught:
+        router.invoke(rig.chat(stream=True))
+
+    frames = list(traceback.walk_tb(caught.value.attempts[0].error.__traceback__))
+    assert "kept" in [frame.f_locals.get("here") for frame, _ in frames]

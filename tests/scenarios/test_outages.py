@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from turnout import (
+    Fault,
     FilterReason,
     NoEligibleProvidersError,
     Outcome,
     PreferencePolicy,
+    ProviderHTTPError,
     RouterExhaustedError,
 )
 from turnout.decisions.circuit import State
-from turnout.testing import ManualClock
+from turnout.testing import ManualClock, ScriptedAdapters
 from turnout.testing.simulator import Answer, Reset, SimulatedProvider, Status
 
 WINDOW_SECONDS = 5.0
@@ -161,6 +163,38 @@ def test_a_wait_for_a_bench_that_does_not_fit_the_deadline_names_each_cause(rig:
     }
     assert (met.value.retry_after_seconds, found.value.retry_after_seconds) == (20.0, 20.0)
     assert (sim.total("P"), sim.total("F")) == (1, 1)
+
+
+def test_a_bench_that_ended_while_others_were_tried_is_waited_for_no_more(rig: Any) -> None:
+    clock = ManualClock()
+
+    def slowly(call: object) -> Exception:
+        clock.advance(5.0)
+        return ConnectionError("down")
+
+    limited = ProviderHTTPError("busy", status_code=429, fault=Fault.RATE_LIMIT, retry_after_seconds=3.0)
+    adapters = ScriptedAdapters({"b": [limited, "b"], "a": ["a", slowly]})
+    router = rig.scripted(
+        adapters, "ba", policy=PreferencePolicy(), clock=clock, health={"when_all_benched": "wait"}
+    )
+    assert router.invoke(rig.chat()) == "a"
+
+    assert router.invoke(rig.chat(), timeout=60.0) == "b"
+    assert [call.provider_id for call in adapters.calls] == ["b", "a", "a", "b"]
+
+
+def test_a_short_bench_is_waited_for_no_longer_than_it_lasts(rig: Any) -> None:
+    clock = ManualClock()
+    sim = rig.simulate(P=[Status(429, retry_after=0.05), Answer(text="P")])
+    router = rig.router(rig.providers(sim), clock=clock, health={"when_all_benched": "wait"})
+
+    future = router.submit(rig.chat(), timeout=0.2)
+    while router.health_report()["P"].state is not State.OPEN:
+        router.stats()
+    while wait([future], 0.02).not_done:
+        clock.advance(0.01)
+
+    assert who(future.result(0)) == "P"
 
 
 def test_waiting_for_benches_ends_with_the_attempts_that_a_call_may_have(rig: Any) -> None:

@@ -587,3 +587,20 @@ def test_a_stand_in_leaves_the_rest_to_a_worker_as_soon_as_there_is_one(
     gate.open.set()
     assert ran.get(timeout=WAIT) != threading.get_ident()
     assert pool.stop(WAIT) == []
+
+
+def test_who_is_born_to_a_lent_task_does_it_though_a_place_is_still_owed() -> None:
+    pool, gate, done = pool_of(1), Gate(), threading.Event()
+    pool.submit(gate)
+    pool.lend(gate)
+    for _ in range(2):
+        gate.started.get(timeout=WAIT)
+    # Both are held up: the place comes back from whoever has nothing in hand next.
+    pool.take_back()
+
+    pool.lend(done.set)
+
+    assert done.wait(WAIT)
+    pool.take_back()
+    gate.open.set()
+    assert pool.stop(WAIT) == []
