@@ -18,7 +18,7 @@ from turnout import (
 )
 from turnout.decisions.circuit import State
 from turnout.testing import ManualClock, ScriptedAdapters
-from turnout.testing.simulator import Answer, Reset, SimulatedProvider, Status
+from turnout.testing.simulator import Answer, Reset, Status
 
 WINDOW_SECONDS = 5.0
 
@@ -31,44 +31,47 @@ def who(answer: Any) -> str:
 def test_fifty_callers_of_a_flapping_provider_are_all_served_and_one_a_window_finds_out(rig: Any) -> None:
     clock = ManualClock()
     down, up = Status(503), Answer(text="P")
-    sim = rig.simulate(P=down, F=SimulatedProvider("F", Answer(text="F")))
+    sim = rig.simulate(P=down, F=Answer(text="F"))
     router = rig.router(
-        # P may have every worker; by default it would have half of them.
-        [rig.provider(sim, "P", max_concurrency=50), rig.provider(sim, "F")],
+        rig.providers(sim),
         policy=PreferencePolicy(),
         clock=clock,
         pool={"max_workers": 50},
-        health={
-            "failure_threshold": 1,
-            "failure_cooldown_seconds": WINDOW_SECONDS,
-            "cooldown_multiplier": 1.0,
-        },
+        health={"failure_cooldown_seconds": WINDOW_SECONDS},
     )
+    windows = recoveries = 0
 
-    def fifty() -> list[str]:
+    for second in range(0, 60, 2):
+        flaps_up = 14 <= second < 24 or second >= 36
+        sim.script("P", up if flaps_up else down)
+        health, before = router.health_report()["P"], sim.total("P")
         futures = [router.submit(rig.chat()) for _ in range(50)]
         assert not wait(futures, 60).not_done
-        return [who(future.result(0)) for future in futures]
+        answers, asked = [who(future.result(0)) for future in futures], sim.total("P") - before
 
-    # The first blow falls on as many as are in flight when it comes; after it, on one at a time.
-    assert set(fifty()) == {"F"}
-    for second in range(5, 65, 5):
-        clock.advance(WINDOW_SECONDS)
-        flaps_up = second in (20, 40, 60)
-        sim.script("P", up if flaps_up else down)
-        before = sim.total("P")
-        answers = fifty()
-        if flaps_up:
-            # One probe closes the circuit, and the others of this window may follow it.
+        assert set(answers) <= ({"P", "F"} if flaps_up else {"F"})
+        if health.state is State.OPEN:
+            assert asked == 0
+        elif health.state is State.HALF_OPEN and not flaps_up:
+            windows += 1
+            assert asked == 1
+        elif health.state is State.HALF_OPEN:
+            # The first window since it is back: one probe closes the circuit, and others of the fifty may follow it.
+            recoveries += 1
             assert "P" in answers
             assert router.health_report()["P"].state is State.CLOSED
-        elif (second - 5) in (20, 40):
-            # Closed again just before: the next blow is a first one.
-            assert set(answers) == {"F"}
+        elif flaps_up:
+            # Its share of the workers.
+            assert answers.count("P") >= 25
         else:
-            assert set(answers) == {"F"}
-            assert sim.total("P") - before == 1
-    assert set(fifty()) == {"P"}
+            # The first blow falls on as many as are in flight when it comes.
+            assert asked <= 50
+            assert router.health_report()["P"].state is State.OPEN
+        clock.advance(2.0)
+
+    assert windows >= 2
+    assert recoveries == 2
+    assert router.health_report()["P"].state is State.CLOSED
 
 
 @pytest.mark.parametrize("down", ["reset", "refused"])
