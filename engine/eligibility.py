@@ -258,7 +258,12 @@ class Eligibility:
                 if not isinstance(found, list):
                     return found
                 lanes = found
+            full = " or ".join(
+                target.identity.described for target in remaining if progress.lane_at(target) in lanes
+            )
+            progress.waiting_for = f"room at {full}"
             won: Token | None = yield TakeLane(lanes, limit)
+            progress.waiting_for = ""
             if won is not None:
                 lane = won.lane
                 target = next(target for target in remaining if progress.lane_at(target) is lane)
@@ -266,9 +271,6 @@ class Eligibility:
                     remaining.remove(target)
                     return target, won
                 won.put_back()
-            full = " or ".join(
-                target.identity.described for target in remaining if progress.lane_at(target) in lanes
-            )
             self.refuse_to_go_on(progress, waiting_for=f"room at {full}")
             found = self.next_target(remaining, progress)
             if not isinstance(found, list):

@@ -144,6 +144,7 @@ def overdue(
     """The error of an invocation whose time is over: who was tried, and where the time went."""
     invocation = progress.invocation
     failed = progress.failed.copy()
+    waiting_for = waiting_for or progress.waiting_for
     if not begun:
         progress.queue_seconds, waiting_for = now - invocation.asked_at, "a worker"
     spent = [("in the queue", progress.queue_seconds)]

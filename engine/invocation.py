@@ -118,6 +118,7 @@ class Progress:
         "restarts",
         "submitted",
         "under_way",
+        "waiting_for",
     )
 
     def __init__(self, invocation: Invocation) -> None:
@@ -134,6 +135,7 @@ class Progress:
         self.cut_reason: str | None = None
         #: Told of where nobody comes back from it.
         self.under_way: UnderWay | None = None
+        self.waiting_for = ""
         #: Every provider is benched, and one is tried all the same.
         self.ahead_of_time = False
         #: Whether a worker makes the next attempt; and whether one goes on with the walk once that has waited.
