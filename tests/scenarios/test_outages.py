@@ -1,7 +1,7 @@
 """Outages over real HTTP: a primary P that fails in every way, a fallback F, and the storm that must not come."""
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from typing import Any
 
@@ -236,7 +236,9 @@ def test_where_all_are_benched_the_one_whose_bench_ends_soonest_may_be_tried(rig
 
 
 @pytest.mark.slow
-def test_ten_thousand_failing_rounds_leave_memory_as_it_was(rig: Any, record_property: Any) -> None:
+def test_ten_thousand_failing_rounds_leave_memory_as_it_was(
+    rig: Any, measured: Callable[[str], None]
+) -> None:
     class Refusal:
         """What an SDK's exception holds."""
 
@@ -280,5 +282,31 @@ def test_ten_thousand_failing_rounds_leave_memory_as_it_was(rig: Any, record_pro
     assert rounds(10_000) <= 2
     gc.collect()
     grown = len(gc.get_objects()) - before
-    record_property("objects more after 10,000 rounds", grown)
+    measured(f"objects more after 10,000 failing rounds: {grown}")
     assert grown < 500
+
+
+@pytest.mark.slow
+def test_a_thousand_failing_rounds_over_http_keep_no_response_alive(
+    rig: Any, measured: Callable[[str], None]
+) -> None:
+    sim = rig.simulate(P=Status(500), F=Status(503))
+    router = rig.router(rig.providers(sim), health={"failure_threshold": 1_000_000})
+
+    def rounds(count: int) -> int:
+        for _ in range(count):
+            with pytest.raises(RouterExhaustedError):
+                router.invoke(rig.chat())
+        return sum(type(one).__name__ == "Response" for one in gc.get_objects())
+
+    before = rounds(20)
+    gc.collect()
+    gc.disable()
+    try:
+        kept = rounds(1_000) - before
+    finally:
+        gc.enable()
+
+    measured(f"responses more after 1,000 failing rounds over HTTP, without the collector: {kept}")
+    assert kept <= 2
+    assert (sim.total("P"), sim.total("F")) == (1_020, 1_020)
