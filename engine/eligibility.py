@@ -83,6 +83,7 @@ class Eligibility:
     @staticmethod
     def keep_larger(failed: Target, remaining: list[Target], progress: Progress) -> None:
         """Leave of ``remaining`` those that may hold what was too long for ``failed``; the others are noted."""
+        progress.outgrown = (*progress.outgrown, failed.size)
         told = {one.provider_id for one in progress.failed} | {one.provider_id for one in progress.exclusions}
         for target in tuple(remaining):
             if may_hold_more(target.size, failed.size):
@@ -122,7 +123,16 @@ class Eligibility:
         """Where nobody is left: whom to try once a bench has ended, and whether they have been tried before. Raises
         where a bench is not to be waited for, or was not what kept anybody."""
         tried = {attempt.by.provider_id for attempt in progress.attempts}
-        kept = [one for one in able if one.provider_id not in tried or one.provider_id in progress.benched]
+        # Whom the policy left out stays out: it was asked, and every round must lead on.
+        spent = (tried - progress.benched) | {
+            one.provider_id for one in progress.exclusions if one.reason is FilterReason.OMITTED_BY_POLICY
+        }
+        kept = [
+            one
+            for one in able
+            if one.provider_id not in spent
+            and all(may_hold_more(one.size, size) for size in progress.outgrown)
+        ]
         if self.when_all_benched != "wait" or not kept:
             raise exhausted(progress, self.retry_after_seconds())
         found = yield from self.not_benched(kept, progress)

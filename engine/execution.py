@@ -111,6 +111,8 @@ class Execution:
         plan = self.ordering.plan(eligible, context)
         if plan is None:
             plan = yield from self.ordering.asked(eligible, context)
+        if self.ordering.may_omit:
+            self.eligibility.note_omitted(eligible, plan, progress)
         return list(plan)
 
     def _again(

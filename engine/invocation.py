@@ -113,6 +113,7 @@ class Progress:
         "failed",
         "invocation",
         "limit",
+        "outgrown",
         "pooled",
         "queue_seconds",
         "restarts",
@@ -131,6 +132,8 @@ class Progress:
         self.restarts = 0
         #: Whom its own attempts benched.
         self.benched: frozenset[str] = frozenset()
+        #: What the request was too long for.
+        self.outgrown: tuple[Size, ...] = ()
         self.limit: Limit | None = None
         self.cut_reason: str | None = None
         #: Told of where nobody comes back from it.

@@ -186,6 +186,48 @@ def test_a_bench_that_ended_while_others_were_tried_is_waited_for_no_more(rig: A
     assert [call.provider_id for call in adapters.calls] == ["b", "a", "a", "b"]
 
 
+@pytest.mark.parametrize("then_omits", [False, True])
+def test_whom_the_policy_left_out_is_not_tried_after_a_wait_either(rig: Any, then_omits: bool) -> None:
+    class OnlyA:
+        asked = 0
+
+        def order(self, eligible: Sequence[Any], context: Any) -> list[Any]:
+            self.asked += 1
+            return (
+                [] if then_omits and self.asked > 1 else [one for one in eligible if one.provider_id == "a"]
+            )
+
+    clock = ManualClock()
+    limited = ProviderHTTPError("busy", status_code=429, fault=Fault.RATE_LIMIT, retry_after_seconds=3.0)
+    adapters = ScriptedAdapters({"a": [limited, "a"], "b": ["b"]})
+    router = rig.scripted(adapters, "ab", policy=OnlyA(), clock=clock, health={"when_all_benched": "wait"})
+
+    future = router.submit(rig.chat())
+    waiting(rig, clock, [future])
+
+    if then_omits:
+        assert isinstance(future.exception(0), RouterExhaustedError)
+    else:
+        assert future.result(0) == "a"
+    assert {call.provider_id for call in adapters.calls} == {"a"}
+
+
+def test_what_is_too_long_is_not_sent_again_to_the_same_size_after_a_wait(rig: Any) -> None:
+    too_long = Status(400, error_code="context_length_exceeded")
+    sim = rig.simulate(P=[Status(429, retry_after=2), Answer(text="P")], F=too_long, G=Answer(text="G"))
+    router = rig.router(
+        [rig.provider(sim, name, model="m") for name in "PFG"],
+        policy=PreferencePolicy(),
+        clock=ManualClock(),
+        health={"when_all_benched": "wait"},
+    )
+
+    with pytest.raises(RouterExhaustedError):
+        router.invoke(rig.chat())
+
+    assert [sim.total(name) for name in "PFG"] == [1, 1, 0]
+
+
 def test_a_short_bench_is_waited_for_no_longer_than_it_lasts(rig: Any) -> None:
     clock = ManualClock()
     sim = rig.simulate(P=[Status(429, retry_after=0.05), Answer(text="P")])
