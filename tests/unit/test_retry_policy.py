@@ -139,9 +139,12 @@ def test_a_policy_with_an_attribute_that_cannot_be_is_refused_at_construction(
         router(own=policy)
 
 
-def test_a_policy_of_ones_own_needs_no_more_than_is_asked_of_it() -> None:
-    for policy in (Given(), Given(max_attempts=1), Given(wait=wait_fixed(1), max_wait_seconds=5)):
-        router(retry_policy=policy).close()
+@pytest.mark.parametrize(
+    "policy", [Given(), Given(max_attempts=1), Given(wait=wait_fixed(1), max_wait_seconds=5)]
+)
+def test_a_policy_of_ones_own_needs_no_more_than_is_asked_of_it(policy: Any) -> None:
+    with router(retry_policy=policy) as built:
+        assert built._engine._setup.retry_policies == {"a": policy}
 
 
 def test_a_misspelt_field_is_told_with_those_there_are() -> None:
