@@ -80,9 +80,8 @@ class NativeProvider:
         self._never = _never(config, supported_protocols)
         # A key in the environment may change while we run; one in the configuration cannot.
         self._keyed = config.api_key is not None and config.has_key()
-        # Weakly: a factory may define a class for each call.
-        #: By the identity of an adapter's class, as long as that lives: a dictionary of weak keys costs every call ten
-        #: times as much.
+        #: By the identity of an adapter's class, as long as that lives: a factory may define one for each call, and a
+        #: dictionary of weak keys costs ten times as much.
         self._extras: dict[int, frozenset[str]] = {}
         self._classes: dict[int, ref[type]] = {}
 
