@@ -31,7 +31,8 @@ class Overdue:
 
     def _lend(self, future: InvocationFuture) -> None:
         if not future.done():
-            self._runtime.workers.lend(partial(self._end, future))
+            # On the timer's own thread only where no other can be had: a deadline is worth more than its next alarm.
+            self._runtime.workers.lend(partial(self._end, future), or_here=True)
 
     def _end(self, future: InvocationFuture) -> None:
         workers = self._runtime.workers

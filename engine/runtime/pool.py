@@ -122,13 +122,19 @@ class WorkerPool:
         self._backlog.put(task, None)
         self._provide()
 
-    def lend(self, task: Task) -> Item:
+    def lend(self, task: Task, *, or_here: bool = False) -> Item:
         """Queue a task, ahead of others and past the door, with a place of its own beside ``max_workers``: for a thread
-        that idles while it waits for it, or a worker that is held up. The place goes back by ``take_back``."""
+        that idles while it waits for it, or a worker that is held up. The place goes back by ``take_back``.
+
+        ``or_here``: where the system gives no thread for it, and every worker may be held up, it is done at once.
+        """
         item = self._backlog.put_first(task)
         # After the task, which whoever is born to it finds.
         self._unborn.give()
-        self._provide()
+        if not self._summon():
+            self._stand_in()
+            if or_here and item.take() is not None:
+                run(task)
         return item
 
     def take_back(self) -> None:

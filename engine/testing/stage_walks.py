@@ -61,7 +61,7 @@ class StageWorkers:
     def resume(self, task: Callable[[], None]) -> None:
         self._put([task], from_door=False)
 
-    def lend(self, task: Callable[[], None]) -> StageTicket:
+    def lend(self, task: Callable[[], None], *, or_here: bool = False) -> StageTicket:
         def occupying() -> None:
             try:
                 task()

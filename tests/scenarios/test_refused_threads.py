@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnout import PreferencePolicy, RouterBusyError
+from turnout import DeadlineExceededError, PreferencePolicy, RouterBusyError
 from turnout.testing import FINISHED, ManualClock, ScriptedAdapters, ScriptedStream
 
 
@@ -146,3 +146,28 @@ def test_a_router_that_gets_no_thread_is_not_built_and_leaves_none_behind(
     with pytest.raises(RouterBusyError, match=f"no thread for turnout-.*{part}; try again later"):
         rig.scripted(ScriptedAdapters({"a": ["answer"]}), "a", metrics_store=store, policy=Own())
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("turnout-my-")]
+
+
+def test_a_deadline_is_kept_though_every_worker_hangs_and_no_other_is_to_be_had(
+    rig: Any, refusing: Refusing
+) -> None:
+    clock, begun, go = ManualClock(), threading.Event(), threading.Event()
+
+    def hangs(call: Any) -> str:
+        begun.set()
+        assert go.wait(30)
+        return "late"
+
+    router = rig.scripted(ScriptedAdapters({"a": [hangs]}), "a", clock=clock, pool={"max_workers": 1})
+    future = router.submit(rig.chat(), timeout=10.0)
+    assert begun.wait(30)
+    refusing.ends = ("-worker-1", "-worker-2")
+
+    clock.advance(10.2)
+
+    with pytest.raises(DeadlineExceededError):
+        future.result(20)
+    refusing.ends = ()
+    go.set()
+    router.close()
+    assert router.stats().workers == 0
