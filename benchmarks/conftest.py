@@ -240,6 +240,14 @@ def pytest_configure(config: pytest.Config) -> None:
     options.randomly_reorganize = False
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # The tests' minute is for what hangs; here a longer look was asked for.
+    patience = pytest.mark.timeout(60 + 20 * config.getoption("--rounds"))
+    for item in items:
+        if "side_by_side" in getattr(item, "fixturenames", ()):
+            item.add_marker(patience)
+
+
 @pytest.fixture
 def side_by_side(benchmark: Any, request: pytest.FixtureRequest) -> SideBySide:
     rounds: int = request.config.getoption("--rounds")
