@@ -112,7 +112,9 @@ class NativeProvider:
     def invoke(self, request: NativeCall, deadline: Limit) -> Any:
         """The native call through the adapter, which is given the limit, or its seconds, where it takes them."""
         variant = request.variants[self._protocol]
-        arguments = complete_arguments(self._model, self._extra_body, variant.arguments)
+        arguments: dict[str, Any] = {**variant.arguments, "model": self._model}
+        if self._extra_body:
+            arguments |= extra_body_beside(variant.arguments, self._extra_body)
         adapter: Any = self._adapter_of(self.config)
         extras = self._extras.get(id(type(adapter)))
         if extras is None:
@@ -174,15 +176,10 @@ def _never(config: ProviderConfig, supported: Collection[ApiProtocol]) -> tuple[
     return None
 
 
-def complete_arguments(
-    model: str, extra_body: Mapping[str, Any] | None, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The caller's arguments with the provider's model, and with what its ``extra_body`` adds where the caller gave
-    no such name, itself or in an ``extra_body`` of its own."""
-    arguments = {**given, "model": model}
-    if extra_body:
-        theirs = given.get("extra_body") or {}
-        if isinstance(theirs, Mapping):
-            ours = {name: value for name, value in extra_body.items() if name not in given}
-            arguments["extra_body"] = {**ours, **theirs}
-    return arguments
+def extra_body_beside(given: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    """The argument ``extra_body`` of a provider that adds ``ours`` where the caller gave no such name, itself or in an
+    ``extra_body`` of its own; none where the caller's is no mapping: the SDK says what is wrong with it."""
+    theirs = given.get("extra_body") or {}
+    if not isinstance(theirs, Mapping):
+        return {}
+    return {"extra_body": {**{name: value for name, value in ours.items() if name not in given}, **theirs}}

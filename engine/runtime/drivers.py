@@ -26,7 +26,7 @@ Handed = Callable[[Walk, HandOver], Any]
 _NOT_AWAITED: Final = "not awaited"
 
 
-def walk_here(walk: Walk, runtime: Runtime, handed: Handed, news: Any = None) -> Any:
+def walk_here(runtime: Runtime, walk: Walk, handed: Handed, news: Any = None) -> Any:
     """Run a walk to its end, or to where it is handed over, on the calling thread. ``news`` resumes it.
 
     An interrupt ends the walk where it stands, and goes on to the caller.

@@ -7,10 +7,9 @@ from typing import Any
 
 from turnout.clock import Clock
 from turnout.runtime.actor import Actor, Behaviour
-from turnout.runtime.drivers import Handed, PooledWalk, walk_here
+from turnout.runtime.drivers import PooledWalk, walk_here
 from turnout.runtime.loop import EventLoop
 from turnout.runtime.pool import WorkerPool
-from turnout.runtime.steps import Walk
 from turnout.runtime.supervisor import Supervisor
 from turnout.runtime.timer import Timer
 
@@ -31,6 +30,7 @@ class ThreadRuntime:
         )
         self.owns_this_thread = self.workers.owns_this_thread
         self.pooled = partial(PooledWalk, self)
+        self.here = partial(walk_here, self)
         self.alarms = Timer(f"{self._prefix}-timer", clock)
         self.loop = EventLoop(f"{self._prefix}-loop")
 
@@ -43,9 +43,6 @@ class ThreadRuntime:
         self._supervisor.own(actor)
         self._threads.append(actor.thread)
         return actor
-
-    def here(self, walk: Walk, handed: Handed, news: Any = None) -> Any:
-        return walk_here(walk, self, handed, news)
 
     def awaited(self, future: Future[Any], timeout_seconds: float) -> Any:
         return future.result(timeout_seconds)

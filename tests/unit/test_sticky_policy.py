@@ -135,7 +135,7 @@ def ordered(ordering: Ordering, runtime: ThreadRuntime, eligible: Sequence[str] 
     known = targets(eligible)
     plan = ordering.plan(known, CONTEXT)
     if plan is None:
-        plan = walk_here(ordering.asked(known, CONTEXT), runtime, lambda walk, step: None)
+        plan = walk_here(runtime, ordering.asked(known, CONTEXT), lambda walk, step: None)
     return ids(plan)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from loguru import logger
 
-from turnout.adapters.native import complete_arguments
+from turnout.adapters.native import extra_body_beside
 from turnout.adapters.openai_call import OpenAIAdapter
 from turnout.adapters.openai_chat import OpenAIChatAdapter
 from turnout.adapters.openai_responses import OpenAIResponsesAdapter
@@ -46,8 +46,9 @@ class Bench:
     def call(self, adapter: OpenAIAdapter | None = None, **more: Any) -> Any:
         adapter = adapter or self.adapter()
         config = adapter._config
-        arguments = complete_arguments(config.model, config.extra_body, {**self.arguments, **more})
-        return adapter.invoke(self.operation, arguments)
+        given = {**self.arguments, **more}
+        beside = extra_body_beside(given, config.extra_body or {})
+        return adapter.invoke(self.operation, {**given, "model": config.model, **beside})
 
     def stream(self, adapter: OpenAIAdapter | None = None, **more: Any) -> Any:
         return self.call(adapter, stream=True, **more)

@@ -32,7 +32,7 @@ def runtime() -> Any:
 def planned(ordering: Ordering, runtime: ThreadRuntime, eligible: Sequence[Any] = TARGETS) -> list[str]:
     plan = ordering.plan(eligible, CONTEXT)
     if plan is None:
-        plan = walk_here(ordering.asked(eligible, CONTEXT), runtime, lambda walk, step: None)
+        plan = walk_here(runtime, ordering.asked(eligible, CONTEXT), lambda walk, step: None)
     return [target.provider_id for target in plan]
 
 
