@@ -3,11 +3,9 @@
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from turnout.actors.health import ProviderHealthReport
 from turnout.adapters.built_in import SUPPORTED_PROTOCOLS, BuiltInAdapters
@@ -286,16 +284,7 @@ def _target(native: NativeProvider, *, cuttable: bool) -> Target:
         config.min_interval_seconds,
         config.enabled,
         told=native.told,
-        # Of what the built-in adapters do, only the lookup of a name cannot be cut.
-        cuttable=cuttable and _needs_no_lookup(config.base_url),
+        cuttable=cuttable,
         context_window=config.context_window,
         first_token_seconds=config.first_token_timeout_seconds,
     )
-
-
-def _needs_no_lookup(url: str | None) -> bool:
-    host = urlsplit(url or "").hostname or ""
-    try:
-        return host == "localhost" or bool(ip_address(host))
-    except ValueError:
-        return False

@@ -1,6 +1,7 @@
 """timeout= bounds the whole invocation, in the queue and in what cannot be cut too."""
 
 import gc
+import socket
 import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
@@ -11,7 +12,7 @@ import pytest
 
 from turnout import DeadlineExceededError, Fault, Outcome, PreferencePolicy
 from turnout.testing import ManualClock, ScriptedAdapters
-from turnout.testing.simulator import Status
+from turnout.testing.simulator import Answer, InStreamError, Status
 
 
 class Stuck:
@@ -114,6 +115,33 @@ def test_a_deadline_is_kept_though_code_of_the_users_own_hangs(rig: Any, stuck: 
     clock.advance(10.2)
 
     assert isinstance(caller.ended(), DeadlineExceededError)
+
+
+@pytest.fixture
+def no_name_is_found(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A resolver that hangs on every name."""
+    go, known = threading.Event(), socket.getaddrinfo
+
+    def resolver(host: str, *more: Any, **kind: Any) -> Any:
+        assert not host.endswith(".test") or go.wait(30)
+        return known(host, *more, **kind)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    yield
+    go.set()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_deadline_is_kept_though_a_name_is_never_found(
+    rig: Any, no_name_is_found: None, stream: bool
+) -> None:
+    # The stream starts over on its reader's own thread.
+    sim = rig.simulate(a=Status(500) if not stream else InStreamError(after_chunks=0), b=Answer())
+    far = rig.provider(sim, "b", base_url="http://far.test/v1")
+    router = rig.router([rig.provider(sim, "a"), far], policy=PreferencePolicy())
+
+    with pytest.raises(DeadlineExceededError, match=r"at b 0\.\d\d s"):
+        list(router.invoke(rig.chat(stream=stream), timeout=0.5))
 
 
 def test_a_call_whose_time_ends_in_the_queue_is_told_then_and_never_made(rig: Any, stuck: Stuck) -> None:
