@@ -16,6 +16,7 @@ from turnout.errors import (
     ModelArgumentConflictError,
     NoCallVariantError,
     ProviderError,
+    ProviderTimeoutError,
     told,
 )
 from turnout.faults import Failure, Fault
@@ -132,7 +133,9 @@ class NativeProvider:
     def classify(self, error: Exception) -> Failure:
         if self._classifier is not None and (fault := self._classifier(error)) is not None:
             return self._failure(error, Fault(fault))
-        return self._failure(error, error.fault if isinstance(error, ProviderError) else Fault.UNKNOWN)
+        if isinstance(error, ProviderError):
+            return self._failure(error, error.fault)
+        return self._failure(error, Fault.TIMEOUT if isinstance(error, TimeoutError) else Fault.UNKNOWN)
 
     def assess(self, result: Any, attempt: Attempt) -> Outcome:
         return Outcome.OK
@@ -157,6 +160,7 @@ class NativeProvider:
             error.status_code,
             None if error.error_code is None else self.config.without_key(str(error.error_code)),
             error.should_retry,
+            isinstance(error, ProviderTimeoutError) and error.by_caller,
         )
 
 

@@ -132,6 +132,8 @@ class OpenAIAdapter(ABC):
         if granted is None:
             return sent, False
         timeout = sent.get("timeout")
+        if isinstance(timeout, int | float) and not timeout > 0:
+            raise self._seam.untimely()
         if timeout is not None and (
             hasattr(timeout, "as_dict") or (isinstance(timeout, int | float) and timeout < granted)
         ):

@@ -81,6 +81,7 @@ class Seam:
                 ProviderTimeoutError,
                 "did not answer within the timeout that the call's arguments give",
                 error,
+                by_caller=True,
             )
         if isinstance(error, openai.APIConnectionError) or _is(error, "RequestError"):
             return self._broken(error, mid_stream)
@@ -160,6 +161,11 @@ class Seam:
         return self._error(
             InvalidOperationArgumentsError, f"was sent nothing, the SDK refuses the arguments: {why}", error
         )
+
+    def untimely(self) -> ProviderError:
+        """The error for arguments with a timeout in which nothing can be done."""
+        text = "was sent nothing: the timeout= that the call's arguments give must be more than 0 seconds"
+        return self._error(InvalidOperationArgumentsError, text, None)
 
     def unsendable(self, error: Exception) -> ProviderError:
         """The error for a header that HTTP does not allow. It is the caller's: such a key never comes so far."""

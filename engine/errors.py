@@ -270,9 +270,14 @@ class ProviderError(TurnoutError):
 
 
 class ProviderTimeoutError(ProviderError):
-    """The provider did not answer in the time it was given."""
+    """The provider did not answer in the time it was given. ``by_caller`` says that the call's own arguments gave that
+    time, which may be less than any provider can do with."""
 
     fault = Fault.TIMEOUT
+
+    def __init__(self, text: str, *, by_caller: bool = False, **known: Any) -> None:
+        super().__init__(text, **known)
+        self.by_caller = by_caller
 
 
 class ProviderConnectionError(ProviderError):

@@ -92,7 +92,8 @@ class Failure:
 
     ``message`` is the provider's own words, with no key, header or request body in it. ``retry_after_seconds`` is how
     long the provider asked to be left alone, if it did; ``should_retry`` whether it wants the same request again, None
-    where it did not say. ``http_status`` and ``error_code`` go to the ledger.
+    where it did not say. ``http_status`` and ``error_code`` go to the ledger. ``by_caller`` marks a timeout that the
+    call's own arguments gave.
     """
 
     fault: Fault
@@ -101,6 +102,7 @@ class Failure:
     http_status: int | None = None
     error_code: str | None = None
     should_retry: bool | None = None
+    by_caller: bool = False
 
     def __str__(self) -> str:
         return f"{self.fault}: {self.message}" if self.message else self.fault.value

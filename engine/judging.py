@@ -8,7 +8,7 @@ from loguru import logger
 from turnout.actors.health import Circuits, Failed, Returned, Succeeded
 from turnout.actors.ledger import Ledger
 from turnout.actors.ordering import Ordering
-from turnout.calls import Attempt, CallType, Outcome, Usage
+from turnout.calls import Attempt, CallType, Outcome, StreamFailurePolicy, Usage
 from turnout.clock import Clock
 from turnout.deadline import DEADLINE
 from turnout.decisions.walk import Next, StreamEnd, after_attempt, fault_for_circuit, stream_outcome
@@ -100,10 +100,13 @@ class Judge:
         if progress.invocation.call_type is _STREAMING:
             without_frames(error)
         news: Failed | Returned | None = _returned(this)
-        shown = failure.fault
-        if end is None:
-            granted_seconds = target.granted_seconds(progress.invocation.call_type)
-            shown = fault_for_circuit(shown, attempt.elapsed_seconds, granted_seconds)
+        # Once content came, what was granted until then is no measure; of a held stream nobody knows whether it did.
+        flowed = end is not None and (
+            end.given or progress.invocation.failure_policy is StreamFailurePolicy.HOLD
+        )
+        waited_seconds = 0.0 if flowed else attempt.elapsed_seconds
+        granted_seconds = target.granted_seconds(progress.invocation.call_type)
+        shown = fault_for_circuit(failure, waited_seconds, granted_seconds)
         if FAULTS[shown].effect is not Effect.NONE:
             told = failure if shown is failure.fault else replace(failure, fault=shown)
             news = Failed(target.provider_id, this.epoch, told, this.permit)

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from turnout.calls import Outcome, StreamFailurePolicy
-from turnout.faults import FAULTS, Fault, Then
+from turnout.faults import FAULTS, Failure, Fault, Then
 
 
 class Next(StrEnum):
@@ -73,11 +73,12 @@ def may_hold_more(other: Size, failed: Size) -> bool:
 _MOST: Final = 0.8
 
 
-def fault_for_circuit(fault: Fault, waited_seconds: float, timeout_seconds: float) -> Fault:
-    """What a circuit is told of a fault: an attempt that the caller's deadline cut short after most of the provider's
-    own time is a timeout all the same."""
-    late = fault is Fault.DEADLINE and waited_seconds >= _MOST * timeout_seconds
-    return Fault.TIMEOUT if late else fault
+def fault_for_circuit(failure: Failure, waited_seconds: float, timeout_seconds: float) -> Fault:
+    """What a circuit is told of a failure. The caller's own time, be it a deadline or a timeout among the call's
+    arguments, proves a provider slow only where most of the provider's had passed."""
+    if failure.fault is not Fault.DEADLINE and not failure.by_caller:
+        return failure.fault
+    return Fault.TIMEOUT if waited_seconds >= _MOST * timeout_seconds else Fault.DEADLINE
 
 
 def _may_restart(stream: StreamSoFar) -> bool:

@@ -54,7 +54,9 @@ class Rig:
         self._stack.callback(router.close, _END_SECONDS)
         return router
 
-    def scripted(self, adapters: ScriptedAdapters, ids: str, **settings: Any) -> ProviderRouter:
+    def scripted(
+        self, adapters: ScriptedAdapters, ids: str, *, timeout_seconds: float = 120.0, **settings: Any
+    ) -> ProviderRouter:
         """A router without a network over the providers named by single letters."""
         configs = [
             ProviderConfig(
@@ -63,6 +65,7 @@ class Rig:
                 protocol=ApiProtocol.OPENAI_CHAT,
                 model=f"model-{name}",
                 api_key=SecretStr(f"sk-{name}"),
+                timeout_seconds=timeout_seconds,
             )
             for name in ids
         ]

@@ -227,10 +227,25 @@ def test_an_async_adapter_is_awaited_on_the_routers_own_loop(rig: Any) -> None:
     assert router.submit(rig.chat()).result(30) == "from b"
 
 
+@pytest.mark.parametrize("way", ["invoke", "submit"])
+def test_an_async_adapter_that_is_cut_at_its_providers_limit_has_timed_out(rig: Any, way: str) -> None:
+    async def hang(call: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    adapters = ScriptedAdapters({"a": [hang]})
+    router = rig.scripted(adapters, "a", timeout_seconds=0.05)
+
+    with pytest.raises(RouterExhaustedError) as caught:
+        router.invoke(rig.chat()) if way == "invoke" else router.submit(rig.chat()).result(30)
+
+    assert caught.value.attempts[0].fault is Fault.TIMEOUT
+
+
 # What an adapter raises, and the fault it is taken for.
 RAISED = {
     "a provider error": (ProviderConnectionError("gone"), Fault.CONNECTION),
     "a provider error with a fault": (ProviderError("busy", fault=Fault.RATE_LIMIT), Fault.RATE_LIMIT),
+    "a timeout of Python's own": (TimeoutError("slow"), Fault.TIMEOUT),
     "anything else": (KeyError("own bug"), Fault.UNKNOWN),
 }
 

@@ -12,7 +12,7 @@ import pytest
 
 from turnout import DeadlineExceededError, Fault, Outcome, PreferencePolicy
 from turnout.testing import ManualClock, ScriptedAdapters
-from turnout.testing.simulator import Answer, InStreamError, Status
+from turnout.testing.simulator import Answer, InStreamError, KeepAliveComments, Silence, Stall, Status
 
 
 class Stuck:
@@ -142,6 +142,22 @@ def test_a_deadline_is_kept_though_a_name_is_never_found(
 
     with pytest.raises(DeadlineExceededError, match=r"at b 0\.\d\d s"):
         list(router.invoke(rig.chat(stream=stream), timeout=0.5))
+
+
+@pytest.mark.parametrize(
+    "silence", [Silence(), Stall(), KeepAliveComments()], ids=lambda one: type(one).__name__
+)
+def test_a_deadline_after_most_of_the_time_to_the_first_content_counts_whatever_came_before(
+    rig: Any, silence: Any
+) -> None:
+    sim = rig.simulate(a=silence)
+    slow = rig.provider(sim, "a", first_token_timeout_seconds=0.2)
+    router = rig.router([slow])
+
+    with pytest.raises(DeadlineExceededError):
+        list(router.invoke(rig.chat(stream=True), timeout=0.19))
+
+    assert router.health_report()["a"].consecutive_failures == 1
 
 
 def test_a_call_whose_time_ends_in_the_queue_is_told_then_and_never_made(rig: Any, stuck: Stuck) -> None:

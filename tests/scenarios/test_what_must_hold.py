@@ -19,6 +19,10 @@ def who(answer: Any) -> str:
     return str(answer.choices[0].message.content)
 
 
+def who_streams(stream: Any) -> list[str]:
+    return [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
+
+
 @pytest.mark.parametrize("protocol", ["chat", "responses"])
 def test_silence_is_cut_at_the_providers_limit_and_f_answers(
     rig: Any, measured: Callable[[str], None], protocol: str
@@ -40,6 +44,18 @@ def test_silence_is_cut_at_the_providers_limit_and_f_answers(
     assert sim.wait_for(lambda: sim.requests("P")[0].closed_at)
     assert sim.requests("P")[0].outcome is Ending.CLIENT_CLOSED
     assert router.health_report()["P"].why == Fault.TIMEOUT.value
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_timeout_that_the_caller_gave_goes_on_to_f_and_benches_nobody(rig: Any, stream: bool) -> None:
+    sim = rig.simulate(P=Silence(), F=Answer(text="F"))
+    router = rig.router(rig.providers(sim), policy=PreferencePolicy(), health={"failure_threshold": 1})
+
+    answer = router.invoke(rig.chat(stream=stream, timeout=LIMIT_SECONDS))
+
+    assert ("".join(who_streams(answer)) if stream else who(answer)) == "F"
+    assert sim.total("P") == 1
+    assert router.health_report()["P"].state is State.CLOSED
 
 
 def test_a_reset_before_headers_is_answered_by_f_and_p_was_asked_once(rig: Any) -> None:

@@ -60,6 +60,17 @@ def test_a_shorter_timeout_of_the_callers_own_is_kept(bench: Any, failure_of: Fa
     failure = failure_of(lambda: bench.call(timeout=0.3))
     assert isinstance(failure, ProviderTimeoutError)
     assert "the timeout that the call's arguments give" in str(failure)
+    assert failure.by_caller
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_timeout_in_which_nothing_can_be_done_is_the_callers_mistake(
+    bench: Any, failure_of: FailureOf, seconds: float
+) -> None:
+    failure = failure_of(lambda: bench.call(timeout=seconds))
+    assert failure.fault is Fault.INVALID_OPERATION
+    assert "more than 0 seconds" in str(failure)
+    assert bench.simulator.total("alpha") == 0
 
 
 def test_a_timeout_with_parts_is_passed_on_and_still_ends_with_the_limit(

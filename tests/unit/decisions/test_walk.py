@@ -15,7 +15,7 @@ from turnout.decisions.walk import (
     may_hold_more,
     stream_outcome,
 )
-from turnout.faults import FAULTS, Fault, Then
+from turnout.faults import FAULTS, Failure, Fault, Then
 
 RESTART, RAISE, HOLD = StreamFailurePolicy.RESTART, StreamFailurePolicy.RAISE, StreamFailurePolicy.HOLD
 
@@ -111,7 +111,15 @@ def test_only_a_deadline_after_most_of_the_providers_own_time_is_told_as_its_tim
     fault: Fault, waited: float, timeout: float
 ) -> None:
     late = fault is Fault.DEADLINE and waited >= 0.8 * timeout
-    assert fault_for_circuit(fault, waited, timeout) is (Fault.TIMEOUT if late else fault)
+    assert fault_for_circuit(Failure(fault), waited, timeout) is (Fault.TIMEOUT if late else fault)
+
+
+@given(st.floats(0, 1e6), st.floats(0.001, 1e6))
+def test_a_timeout_that_the_caller_gave_is_the_providers_only_after_most_of_its_own_time(
+    waited: float, timeout: float
+) -> None:
+    told = fault_for_circuit(Failure(Fault.TIMEOUT, by_caller=True), waited, timeout)
+    assert told is (Fault.TIMEOUT if waited >= 0.8 * timeout else Fault.DEADLINE)
 
 
 @pytest.mark.parametrize(
