@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any
 
-from turnout.actors.health import Circuits, Health, Returned
+from turnout.actors.health import Circuits, Failed, Health, Returned, Succeeded
 from turnout.actors.ordering import Ordering
 from turnout.adapters.contract import NormalizedStream
 from turnout.calls import CallType, Outcome, Reason
@@ -82,7 +82,7 @@ class Execution:
                 this = Try(target, reason, progress, self.circuits.snapshot.epoch, self.clock, token, permit)
                 settled = yield from self._made(this, broken)
                 if settled.news is not None:
-                    self.health.announce((yield Ask(self.health.actor, settled.news)))
+                    yield from self._told(this, settled.news)
                 # Who waits for its room must find the circuit as this attempt left it.
                 if this.token is not None:
                     this.gives_room_back()
@@ -98,8 +98,8 @@ class Execution:
         finally:
             # Frames of errors may keep this one, with all that it holds.
             settled = found = token = None
-            if progress.failed or (this is not None and this.token is not None):
-                _let_go(progress, this)
+            if progress.failed or (this is not None and (this.token is not None or this.permit is not None)):
+                self._let_go(progress, this)
 
     def _another_round(
         self, able: list[Target], context: RoutingContext, progress: Progress
@@ -173,19 +173,41 @@ class Execution:
         except Exception as raised:
             error = raised
         except BaseException:
-            # Closed from outside, or an interrupt: nobody's success or failure.
             if isinstance(value, NormalizedStream):
                 value.close()
-            progress.show(self.judge.recorded(this.ended(self.clock.monotonic(), Outcome.IGNORED)))
-            if this.permit is not None:
-                # Told, not asked: nothing can be waited for any more.
-                self.health.actor.tell(Returned(target.provider_id, this.permit))
+            self._interrupted(this)
             raise
         try:
             return self.judge.settled(this, value, end, error)
+        except BaseException:
+            # Of the provider's code that judges: what is no Exception is not its word.
+            self._interrupted(this)
+            raise
         finally:
             # An error keeps this frame by its traceback: what it reaches from here would be a cycle.
             error = None
+
+    def _told(self, this: Try, news: Failed | Succeeded | Returned) -> Generator[Step, Any, None]:
+        """Have the circuit's owner know of an attempt, its permit with it."""
+        self.health.announce((yield Ask(self.health.actor, news)))
+        this.permit = None
+
+    def _interrupted(self, this: Try) -> None:
+        """Record an attempt that was closed from outside, or left by an interrupt: nobody's success or failure."""
+        if this.progress.under_way is not None:
+            ignored = this.ended(self.clock.monotonic(), Outcome.IGNORED)
+            this.progress.show(self.judge.recorded(this, ignored))
+
+    def _let_go(self, progress: Progress, this: Try | None) -> None:
+        """Of what a walk that ends still holds. Whoever is told of its failures has them; here they would be in a
+        cycle with the frames that they came through."""
+        progress.failed = []
+        if this is None:
+            return
+        this.gives_room_back()
+        if this.permit is not None:
+            # Told, not asked: nothing can be waited for any more.
+            self.health.actor.tell(Returned(this.target.provider_id, this.permit))
 
     def _last_word(self, follows: Next, progress: Progress) -> BaseException:
         """What the caller is told where the walk ends without an answer."""
@@ -202,11 +224,3 @@ def _reason(target: Target, again: Target | None, broken: Broken | None) -> Reas
     if target is again:
         return Reason.RETRY
     return Reason.FAILOVER if broken is None else Reason.STREAM_RESTART
-
-
-def _let_go(progress: Progress, this: Try | None) -> None:
-    """Of what a walk that ends still holds. Whoever is told of its failures has them; here they would be in a cycle
-    with the frames that they came through."""
-    progress.failed = []
-    if this is not None:
-        this.gives_room_back()

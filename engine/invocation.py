@@ -256,7 +256,6 @@ class Try(Call):
     ) -> Attempt:
         """The attempt, over at ``now``. ``end`` is that of the stream it opened, if it did."""
         progress = self.progress
-        progress.under_way = None
         invocation = progress.invocation
         number = len(progress.attempts) + 1
         opened = None if invocation.call_type is CallType.REGULAR else end is not None

@@ -72,7 +72,7 @@ class Judge:
                 if outcome is not Outcome.DEGRADED:
                     return self._failed(this, refused(target, outcome), None, Fault.INVALID_RESULT)
                 attempt = attempt._replace(outcome=outcome)
-        self.recorded(attempt)
+        self.recorded(this, attempt)
         answer = value if end is None else None
         snapshot = self.circuits.snapshot
         if snapshot.clean or snapshot.circuits[target.provider_id].clean:
@@ -95,7 +95,7 @@ class Judge:
                 outcome = Outcome.INVALID
             case _:
                 outcome = Outcome.FAILED
-        attempt = self.recorded(this.ended(self.clock.monotonic(), outcome, failure, None, end))
+        attempt = self.recorded(this, this.ended(self.clock.monotonic(), outcome, failure, None, end))
         failed = failed_attempt(target, failure, error)
         if progress.invocation.call_type is _STREAMING:
             without_frames(error)
@@ -133,9 +133,10 @@ class Judge:
             return Failure(Fault.TERMINAL, f"classify did not return a Failure for {this.target.told(error)}")
         return failure
 
-    def recorded(self, attempt: Attempt) -> Attempt:
+    def recorded(self, this: Try, attempt: Attempt) -> Attempt:
         if self.ledger is not None:
             self.ledger.put(attempt)
+        this.progress.under_way = None
         if self.ordering.learns:
             self.ordering.observe(attempt)
         return attempt

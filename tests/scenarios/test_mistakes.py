@@ -5,6 +5,7 @@ import copy
 import random
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -26,6 +27,8 @@ from turnout import (
     RouterExhaustedError,
     TurnoutError,
 )
+from turnout.actors.health import Returned
+from turnout.storage.memory import MemoryMetricsStore
 from turnout.testing import ManualClock, ScriptedAdapters
 
 #: Not checked by types: these are the mistakes that types would find.
@@ -142,6 +145,42 @@ def test_a_classifier_may_name_a_fault_by_its_word_and_one_that_is_no_fault_cost
         with router, pytest.raises(RouterExhaustedError) as caught:
             router.invoke(CALL)
         assert caught.value.attempts[0].fault is fault
+
+
+@pytest.mark.parametrize("exit_", [SystemExit, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("way", ["invoke", "submit"])
+def test_an_exit_out_of_a_classifier_leaves_no_permit_out_and_every_attempt_recorded(
+    rig: Any, exit_: type[BaseException], way: str
+) -> None:
+    clock, store = ManualClock(), MemoryMetricsStore()
+    raised: list[type[BaseException]] = []
+
+    def classify(error: Exception) -> None:
+        if raised:
+            raise raised.pop()
+
+    router = rig.scripted(
+        ScriptedAdapters({"a": [OSError("down"), OSError("still down"), "answer"]}),
+        "a",
+        classify=classify,
+        clock=clock,
+        metrics_store=store,
+        health={"failure_threshold": 1},
+    )
+    with pytest.raises(RouterExhaustedError):
+        router.invoke(rig.chat())
+    clock.advance(60.0)
+    raised.append(exit_)
+    with pytest.raises(exit_):
+        router.invoke(rig.chat()) if way == "invoke" else router.submit(rig.chat()).result(30)
+
+    # That the permit came back was told; what is asked after it is answered after it.
+    router._engine.plant.health.actor.ask(Returned("a", 0))
+    assert router.health_report()["a"].probes_out == 0
+    assert router.invoke(rig.chat()) == "answer"
+    router.close()
+    rows = store.query_recent(since=datetime.fromtimestamp(0, UTC))
+    assert sorted(row.outcome for row in rows) == ["failed", "ignored", "ok"]
 
 
 def test_a_report_shows_a_failure_only_once_its_providers_health_has_it() -> None:
