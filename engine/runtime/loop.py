@@ -44,6 +44,8 @@ class EventLoop:
         self.ended = False
         self._stopping = False
         self._ready = threading.Event()
+        #: Why the thread could not make a loop, the last time that it was to.
+        self._refused: OSError | None = None
         self._thread = ThreadOnDemand(name, self._run)
         self._arrivals: SimpleQueue[_Arrival] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -89,24 +91,35 @@ class EventLoop:
         if self._stopping:
             raise _closed()
         if self._loop is None:
+            ready = self._ready
             self._thread.start()
-            self._ready.wait(_START_SECONDS)
+            ready.wait(_START_SECONDS)
         loop = self._loop
         if loop is None:
-            raise (
-                _closed()
-                if self._stopping
-                else RouterBusyError(f"{self.name} did not start; try again later")
-            )
+            if self._stopping:
+                raise _closed()
+            why = "did not start" if self._refused is None else f"could not start ({self._refused.strerror})"
+            raise RouterBusyError(f"{self.name} {why}; try again later")
         return loop
 
     def _run(self) -> None:
+        runner = asyncio.Runner()
+        try:
+            loop = runner.get_loop()
+        except OSError as error:
+            # No file descriptors, perhaps. Who waits is told, and the next use tries again.
+            self._refused = error.with_traceback(None)
+            ready, self._ready = self._ready, threading.Event()
+            self._thread.may_begin_again()
+            ready.set()
+            return
         # The runner cancels and awaits what is left, then closes the loop.
-        with asyncio.Runner() as runner:
-            self._loop = loop = runner.get_loop()
+        with runner:
+            self._loop = loop
             self._ready.set()
             try:
-                if not self._stopping:
+                # Also after a provider's coroutine stopped it: others run there.
+                while not self._stopping:
                     loop.run_forever()
             finally:
                 self.ended = True

@@ -58,6 +58,13 @@ class ThreadOnDemand:
             finally:
                 self._is_starting = False
 
+    def may_begin_again(self) -> None:
+        """Said by ``run`` where it could not do its work: the next use starts it anew."""
+        # After the start that this thread owes its life to has said so.
+        with self._starting:
+            self._first = Once()
+            self.started = False
+
     def end(self) -> None:
         """From now on it is not started; whoever calls this sees to it that ``run`` ends."""
         with self._starting:

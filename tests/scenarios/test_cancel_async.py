@@ -70,3 +70,23 @@ def test_a_cancel_of_an_async_adapters_own_is_its_failure_like_any_other(rig: An
     alone = rig.scripted(ScriptedAdapters({"a": [cancels]}), "a")
     with pytest.raises(RouterExhaustedError, match="of my own"):
         alone.submit(rig.chat()).result(30)
+
+
+@pytest.mark.parametrize("way", ["invoke", "submit"])
+def test_a_coroutine_that_stops_the_loop_costs_no_other_call(rig: Any, way: str) -> None:
+    async def stops(call: Any) -> str:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+        return "stopped"
+
+    async def answers(call: Any) -> str:
+        return "answer"
+
+    router = rig.scripted(ScriptedAdapters({"a": [stops, answers]}), "a")
+
+    calls = [
+        router.invoke(rig.chat()) if way == "invoke" else router.submit(rig.chat()).result(30)
+        for _ in range(2)
+    ]
+
+    assert calls == ["stopped", "answer"]

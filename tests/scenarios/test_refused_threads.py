@@ -1,5 +1,7 @@
 """Where the system gives no more threads: told at once, nothing made for nothing, and over once there are some."""
 
+import asyncio
+import errno
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -171,3 +173,24 @@ def test_a_deadline_is_kept_though_every_worker_hangs_and_no_other_is_to_be_had(
     go.set()
     router.close()
     assert router.stats().workers == 0
+
+
+@pytest.mark.parametrize("way", ["invoke", "submit"])
+def test_a_loop_that_cannot_be_made_is_made_at_the_next_call(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    router = rig.scripted(ScriptedAdapters({"a": [answers]}), "a", health={"failure_threshold": 1})
+
+    def call() -> Any:
+        return router.invoke(rig.chat()) if way == "invoke" else router.submit(rig.chat()).result(30)
+
+    def no_files(runner: asyncio.Runner) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(asyncio.Runner, "get_loop", no_files)
+        for _ in range(2):
+            with pytest.raises(RouterBusyError, match=r"Too many open files\); try again later"):
+                call()
+
+    assert call() == "answer"
