@@ -41,10 +41,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnout.faults import Fault
+from turnout.portable import packed, portable, unpacked
 
 
 class TurnoutError(Exception):
-    """Base of every error that turnout raises."""
+    """Base of every error that turnout raises. Pickled, it leaves the SDK's own objects behind."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return packed(self)
+
+    def __copy__(self) -> BaseException:
+        return unpacked(type(self), self.args, vars(self))
+
+    def __deepcopy__(self, memo: object) -> BaseException:
+        return self.__copy__()
 
 
 class ConfigError(TurnoutError, ValueError):
@@ -110,6 +120,10 @@ class FailedAttempt:
     fault: Fault
     error: BaseException
     message: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        error = portable(self.error, self.message)
+        return type(self), (self.provider_id, self.provider_name, self.model, self.fault, error, self.message)
 
     def __str__(self) -> str:
         # turnout's own errors name their provider already.
