@@ -59,7 +59,9 @@ def read_lines(lines: Iterable[bytes | str]) -> Iterator[BatchRequest | BadLine]
 def parse_line(number: int, data: bytes) -> BatchRequest | BadLine:
     """One line by itself."""
     try:
-        found = json.loads(data, parse_constant=_refuse_constant)
+        found = json.loads(data.decode("utf-8", "surrogatepass"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        return BadLine(number, None, f"is not UTF-8: {error.reason} at byte {error.start}")
     except RecursionError:
         return BadLine(number, None, "is nested too deeply")
     except ValueError as error:

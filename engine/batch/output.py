@@ -52,7 +52,7 @@ class OutputFile:
         Raises ``ConfigError`` where another process writes to it, or where it is no batch output; it is then left as
         it is.
         """
-        if not path.exists():
+        if not path.is_file():
             return cls.new(path)
         path = path.resolve()
         try:

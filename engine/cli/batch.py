@@ -22,7 +22,6 @@ from turnout.router import ProviderRouter
 from turnout.toml import settings_from_toml
 
 _STANDARD: Final = Path("-")
-_READ_AT_ONCE: Final = 1 << 20
 #: How long calls that were cut may take to let go, after Ctrl-C.
 _LET_GO_SECONDS: Final = 1.0
 
@@ -71,6 +70,8 @@ def _trouble(error: OSError) -> str:
 def _input(source: Path) -> Iterator[tuple[BinaryIO, int | None]]:
     """The lines, and how many there are where that can be counted."""
     if source == _STANDARD:
+        if sys.stdin is None:
+            raise ConfigError("standard input is closed; name a file")
         yield sys.stdin.buffer, None
         return
     with ExitStack() as stack:
@@ -83,12 +84,9 @@ def _input(source: Path) -> Iterator[tuple[BinaryIO, int | None]]:
 
 
 def _count_lines(file: BinaryIO) -> int:
-    count, last = 0, b"\n"
-    while block := file.read(_READ_AT_ONCE):
-        count += block.count(b"\n")
-        last = block[-1:]
+    count = sum(1 for line in file if line.strip())
     file.seek(0)
-    return count + (last != b"\n")
+    return count
 
 
 def _settings(config: Path, workers: int | None) -> dict[str, Any]:
@@ -115,6 +113,8 @@ def _output(out: Path, *, resume: bool) -> OutputFile:
         return OutputFile.resumed(out) if resume else OutputFile.new(out)
     if resume:
         raise ConfigError("--resume needs a file: standard output cannot be read again")
+    if sys.stdout is None:
+        raise ConfigError("standard output is closed; name a file")
     # Past Python's own buffer, which would try again at exit what the reader of a pipe no longer takes.
     return OutputFile(FileIO(sys.stdout.fileno(), "wb", closefd=False))
 

@@ -132,7 +132,7 @@ def summary(board: Board, total: int, seconds: float) -> list[str]:
         f"{board.answered} of {total} calls got a whole answer in {seconds:.1f} s: {kinds}.",
         f"  answered by  {by_provider}",
         f"  attempts     {attempts}, of which {attempts - board.answered} failed",
-        f"  failovers    {board.failovers} calls were answered by another provider than the first",
+        f"  failovers    {board.failovers} (calls that another provider than the first answered)",
         f"  restarts     {board.restarts} (streams that broke, started over, their pieces thrown away)",
         f"  latency      p50 {_told(board.percentile(0.50))}, p95 {_told(board.percentile(0.95))}",
     ]

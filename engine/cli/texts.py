@@ -50,7 +50,8 @@ It is private (mode 0600) and has each line as soon as its call ends: whatever s
 
 [bold]The model in body is replaced[/bold] by that of the provider which answers. "stream": true is refused.
 
-A line of OUT has an id (that of the invocation in the ledger), the custom_id, a response and an error:
+A line of OUT has an id ("batch_req_" and the ledger's invocation_id, without its dashes), the custom_id, a response
+and an error:
 
 \b
   answered           response {200, request_id, body}              error null

@@ -96,10 +96,6 @@ def test_a_line_that_is_no_object_is_a_bad_line(data: bytes, problem: str) -> No
     assert only(data) == BadLine(1, None, problem)
 
 
-def test_a_line_that_is_no_utf8_is_a_bad_line() -> None:
-    assert only(b'{"custom_id": "\xff"}\n').problem.startswith("is not JSON: 'utf-8' codec can't decode")
-
-
 def test_what_a_bad_line_holds_is_never_told(line: Line) -> None:
     bad = only(line("a", url="/secret-url", body="secret body", method="secret method"))
     assert "secret" not in str(bad)
@@ -124,3 +120,11 @@ def test_lines_are_read_as_they_are_wanted(line: Line) -> None:
 
     lines = read_lines(endless())
     assert [next(lines).number for _ in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'{"custom_id": "\xff"}\n', *('{"custom_id": "é"}'.encode(other) for other in ("utf-16", "latin-1"))],
+)
+def test_a_line_that_is_not_utf_8_is_told_so_whatever_else_it_may_be(data: bytes) -> None:
+    assert only(data).problem.startswith("is not UTF-8: invalid ")

@@ -1,7 +1,9 @@
 """The output file: private, whole lines, one writer, and taken up again after any end."""
 
 import json
+import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +113,6 @@ def test_a_file_that_is_no_batch_output_is_refused_and_left_alone(path: Path, fo
     assert path.read_bytes() == found
 
 
-def test_a_folder_is_refused(path: Path) -> None:
-    path.mkdir()
-    with pytest.raises(ConfigError, match="cannot be taken up again: Is a directory"):
-        OutputFile.resumed(path)
-
-
 @pytest.mark.parametrize("earlier", [b"", A, A + FAILED])
 def test_one_batch_at_a_time_has_the_file(path: Path, earlier: bytes) -> None:
     path.write_bytes(earlier)
@@ -126,3 +122,10 @@ def test_one_batch_at_a_time_has_the_file(path: Path, earlier: bytes) -> None:
     ):
         OutputFile.resumed(path)
     OutputFile.resumed(path).close()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_cannot_be_gone_on_with(path: Path, make: Callable[[Path], None]) -> None:
+    make(path)
+    with pytest.raises(ConfigError, match="no regular file"):
+        OutputFile.resumed(path)
