@@ -9,7 +9,14 @@ from http import HTTPStatus
 from typing import Any
 
 from turnout.adapters.openai_codes import fault_of_code, fault_of_status
-from turnout.adapters.openai_words import field, message_of, retry_after_seconds, should_retry, text_of
+from turnout.adapters.openai_words import (
+    field,
+    message_of,
+    retry_after_seconds,
+    rewritten,
+    should_retry,
+    text_of,
+)
 from turnout.adapters.shortage import shortage
 from turnout.adapters.wire import Watch
 from turnout.clock import Clock
@@ -169,7 +176,8 @@ class Seam:
 
     def unsendable(self, error: Exception) -> ProviderError:
         """The error for a header that HTTP does not allow. It is the caller's: such a key never comes so far."""
-        # The exception's own text would quote the header.
+        # The exception's own text would quote the header, which is the caller's, and a secret perhaps.
+        rewritten(error, lambda _: "a header that HTTP does not allow")
         text = "could not be asked: a header that the call's arguments give cannot be sent; correct its extra_headers"
         return self._error(InvalidOperationArgumentsError, text, error)
 
@@ -280,6 +288,7 @@ class Seam:
     ) -> ProviderError:
         config = self.config
         who = named(config.name, config.provider_id)
+        rewritten(original, config.without_key)
         return kind(
             config.without_key(f"{who}, model {config.model}, {text}"),
             provider_id=config.provider_id,

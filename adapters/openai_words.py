@@ -3,7 +3,7 @@
 import email.utils
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import Any, Final
 
@@ -18,6 +18,18 @@ def text_of(value: object) -> str | None:
 def field(body: object, name: str) -> Any:
     """A field of a parsed body or a typed object; None where there is none."""
     return body.get(name) if isinstance(body, dict) else getattr(body, name, None)
+
+
+def rewritten(error: BaseException | None, clean: Callable[[str], str]) -> None:
+    """Have an exception, and those that it came of, say what ``clean`` makes of their texts: a traceback prints them
+    all."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.args = tuple(clean(part) if isinstance(part, str) else part for part in error.args)
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = clean(message)  # type: ignore[attr-defined]
+        error = error.__cause__ or error.__context__
 
 
 def message_of(body: object) -> str:

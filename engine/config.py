@@ -3,7 +3,7 @@
 import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
@@ -153,6 +153,10 @@ class ProviderConfig(Settings):
             raise ValueError("must be a URL that names a host, like https://api.example.com/v1")
         return value
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, _without_password(value) if name == "base_url" and value else value
+
     def resolved_key(self) -> SecretStr | None:
         """The key as it stands now, or None where there is none."""
         if self.api_key is not None:
@@ -179,6 +183,11 @@ class ProviderConfig(Settings):
         if self.api_key is not None:
             return bool(self.api_key.get_secret_value())
         return bool(self.api_key_env and os.environ.get(self.api_key_env))
+
+
+def _without_password(url: str) -> str:
+    password = urlsplit(url).password
+    return url.replace(f":{password}@", ":***@", 1) if password else url
 
 
 def _names_a_host(url: str) -> bool:

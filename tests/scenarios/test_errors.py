@@ -201,15 +201,32 @@ def test_neither_key_nor_header_nor_request_body_is_in_errors_reports_or_logs(
         assert "authorization" not in text.lower()
 
 
-def test_a_key_in_a_traceback_of_turnouts_own_error_is_hidden(rig: Any) -> None:
+def test_a_key_that_a_provider_echoes_is_in_no_traceback(rig: Any) -> None:
     sim = rig.simulate(a=Status(401, message=f"Incorrect API key provided: {SECRET}."))
     router = rig.router([rig.provider(sim, "a", api_key=SECRET)])
 
     error = only_attempt(router, rig.chat()).error
 
-    assert SECRET not in "".join(traceback.format_exception_only(error))
+    printed = "".join(traceback.format_exception(error))
+    assert "openai.AuthenticationError" in printed
+    assert SECRET not in printed
     assert SECRET not in error.message
     assert SECRET not in repr(rig.provider(sim, "a", api_key=SECRET))
+
+
+def test_a_header_that_cannot_be_sent_is_in_no_traceback(rig: Any) -> None:
+    router = rig.router(rig.providers(rig.simulate(a=Status(500))))
+    call = rig.chat(extra_headers={"authorization": f"Bearer {SECRET}\n"})
+
+    error = only_attempt(router, call).error
+
+    assert SECRET not in "".join(traceback.format_exception(error))
+
+
+def test_a_password_in_a_base_url_is_not_shown(rig: Any) -> None:
+    config = rig.provider(rig.simulate(a=Status(500)), "a", base_url="http://user:hush@example.com/v1")
+    assert "http://user:***@example.com/v1" in repr(config)
+    assert "hush" not in repr(config) + repr([config]) + str(config)
 
 
 def test_a_router_without_providers_is_refused(rig: Any) -> None:
