@@ -322,7 +322,8 @@ def _is_of_a_header(error: BaseException | None) -> bool:
 
 def _plain(error: BaseException) -> str:
     """An exception as one clause; foreign texts are kept only from kinds known to hold no request."""
-    text = str(error) if isinstance(error, OSError) or _is(error, "RequestError") else ""
+    spoken = isinstance(error, OSError | ImportError) or _is(error, "RequestError")
+    text = str(error) if spoken else ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -5,6 +5,7 @@ One code for httpx with httpcore and for httpx2 with httpcore2; which of them co
 
 import functools
 import importlib
+import importlib.util
 import urllib.request
 from collections.abc import Iterator
 from types import ModuleType
@@ -163,6 +164,8 @@ def _pool(http: Any, core: Any, here: Here, url: str) -> Any:
         scheme=proxy.url.raw_scheme, host=proxy.url.raw_host, port=proxy.url.port, target=proxy.url.raw_path
     )
     if proxy.url.scheme.startswith("socks5"):
+        if importlib.util.find_spec("socksio") is None:
+            raise ImportError("a socks5:// proxy needs the package socksio; pip install socksio")
         return core.SOCKSProxy(proxy_url=address, proxy_auth=proxy.raw_auth, **settings)
     return core.HTTPProxy(
         proxy_url=address, proxy_auth=proxy.raw_auth, proxy_headers=proxy.headers.raw, **settings

@@ -55,18 +55,18 @@ def after_attempt(outcome: Outcome, fault: Fault | None, stream: StreamSoFar | N
 
 
 class Size(NamedTuple):
-    """How much a provider can take: the model it runs, and its context window in tokens, where that was declared."""
+    """How much a provider can take: of which kind it is, and its capacity, where that was declared."""
 
-    model: str | None
-    context_window: int | None
+    kind: str | None
+    capacity: int | None
 
 
 def may_hold_more(other: Size, failed: Size) -> bool:
-    """Whether ``other`` may take what was too long for ``failed``: a larger window, or, where one is unknown, another
-    model. Never the same size again."""
-    if other.context_window is not None and failed.context_window is not None:
-        return other.context_window > failed.context_window
-    return other.model != failed.model
+    """Whether ``other`` may take what was too much for ``failed``: a larger capacity, or, where one is unknown, another
+    kind. Never the same size again."""
+    if other.capacity is not None and failed.capacity is not None:
+        return other.capacity > failed.capacity
+    return other.kind != failed.kind
 
 
 #: So much of its own timeout makes a provider slow, whoever ended the wait.

@@ -164,7 +164,7 @@ def _give_up(claim: Claim) -> None:
 
 
 class PooledWalk:
-    """Runs a walk on whatever worker is free, and on none while it waits for a lane or an awaitable. `It is the task
+    """Runs a walk on whatever worker is free, and on none while it waits for a lane or an awaitable. It is the task
     itself: called, it begins the walk, or goes on with what it waited for.
 
     ``settle(value, error)`` is called once, with the walk's value or what it raised.

@@ -1,6 +1,7 @@
 """The README's examples, run as they stand, with the simulator where the providers would be."""
 
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -112,6 +113,19 @@ def test_the_health_example_shows_who_is_benched_and_brings_it_back(
     assert "too fast" in told
     assert "backup-production closed None None None" in told
     assert names["router"].health_report()["openai-production"].state == "closed"
+
+
+def test_the_logs_example_shows_what_matters_and_no_more() -> None:
+    said = "; ".join(f"logger.{level}('{level}')" for level in ("debug", "info", "warning"))
+    logs = block("logs")
+    told = subprocess.run(
+        [sys.executable, "-c", f"{logs}\n{said}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stderr
+    assert [line.rpartition(" - ")[2] for line in told.splitlines()] == ["info", "warning"]
 
 
 def test_the_retries_example_makes_a_policy_that_tries_again(

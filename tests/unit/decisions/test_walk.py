@@ -102,8 +102,8 @@ def test_what_is_too_long_for_everyone_never_meets_the_same_size_twice(sizes: li
         tried.append(failed)
         remaining = [one for one in remaining if may_hold_more(one, failed)]
     assert len(set(tried)) == len(tried)
-    windows = [size.context_window for size in tried if size.context_window is not None]
-    assert windows == sorted(set(windows))
+    capacities = [size.capacity for size in tried if size.capacity is not None]
+    assert capacities == sorted(set(capacities))
 
 
 @given(st.sampled_from(Fault), st.floats(0, 1e6), st.floats(0.001, 1e6))
