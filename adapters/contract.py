@@ -38,11 +38,25 @@ class NativeAdapter(Protocol):
     """Makes one native call. ``adapter_factory(config)`` returns one; it owns its own client reuse."""
 
     def invoke(self, operation: str, arguments: Mapping[str, Any]) -> Any:
-        """The SDK's own answer.
+        """The SDK's own answer. What is awaited is told at ``Provider.invoke``."""
 
-        One that takes ``timeout=`` as well is given the seconds that the attempt may last; one that takes ``limit=``
-        is given the ``Limit`` itself. What is awaited is told at ``Provider.invoke``.
-        """
+
+class TimedAdapter(Protocol):
+    """A ``NativeAdapter`` that is given the seconds that its attempt may last."""
+
+    def invoke(self, operation: str, arguments: Mapping[str, Any], *, timeout: float) -> Any:
+        """The same, within ``timeout`` seconds."""
+
+
+class LimitedAdapter(Protocol):
+    """A ``NativeAdapter`` that is given the ``Limit`` of its attempt, which may end it from another thread."""
+
+    def invoke(self, operation: str, arguments: Mapping[str, Any], *, limit: Limit) -> Any:
+        """The same, within ``limit``."""
+
+
+#: Whatever an ``adapter_factory`` may make.
+AnyAdapter = NativeAdapter | TimedAdapter | LimitedAdapter
 
 
 class NormalizedStream(ABC):

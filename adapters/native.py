@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 from weakref import ref
 
-from turnout.adapters.contract import NativeAdapter
+from turnout.adapters.contract import AnyAdapter
 from turnout.calls import ApiProtocol, Attempt, CallType, CallVariant, FilterReason, Outcome
 from turnout.config import ProviderConfig
 from turnout.deadline import Limit
@@ -69,7 +69,7 @@ class NativeProvider:
     def __init__(
         self,
         config: ProviderConfig,
-        adapter_of: Callable[[ProviderConfig], NativeAdapter],
+        adapter_of: Callable[[ProviderConfig], AnyAdapter],
         supported_protocols: Collection[ApiProtocol],
         classifier: Classifier | None = None,
     ) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from turnout.actors.health import ProviderHealthReport
-    from turnout.adapters.contract import NativeAdapter, NormalizedStream
+    from turnout.actors.ledger import LedgerStats
+    from turnout.adapters.contract import LimitedAdapter, NativeAdapter, NormalizedStream, TimedAdapter
     from turnout.calls import (
         ApiProtocol,
         Attempt,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
         ProviderConfig,
         StoreConfig,
     )
+    from turnout.deadline import Limit
+    from turnout.decisions.circuit import State
     from turnout.engine import EngineStats
     from turnout.errors import (
         CallError,
@@ -92,13 +95,16 @@ if TYPE_CHECKING:
 #: costs a program nothing before it needs a router, and never a store or an SDK that it does not use.
 _MODULES = {
     "actors.health": "ProviderHealthReport",
-    "adapters.contract": "NativeAdapter NormalizedStream",
+    "actors.ledger": "LedgerStats",
+    "adapters.contract": "LimitedAdapter NativeAdapter NormalizedStream TimedAdapter",
     "calls": (
         "ApiProtocol Attempt CallType CallVariant FilterReason Identity Outcome Reason Report "
         "StreamFailurePolicy StreamRestart Usage"
     ),
     "checks": "UNSET",
     "config": "BudgetConfig HealthConfig LedgerConfig PoolConfig ProviderConfig StoreConfig",
+    "deadline": "Limit",
+    "decisions.circuit": "State",
     "engine": "EngineStats",
     "errors": (
         "CallError ConfigError DeadlineExceededError DuplicateCallVariantProtocolError Exclusion "
@@ -184,6 +190,9 @@ __all__ = [
     "InvalidOperationArgumentsError",
     "InvocationFuture",
     "LedgerConfig",
+    "LedgerStats",
+    "Limit",
+    "LimitedAdapter",
     "MemoryMetricsStore",
     "MetricsStore",
     "MissingApiKeyError",
@@ -227,6 +236,7 @@ __all__ = [
     "SQLiteMetricsStore",
     "SameProviderRetryPolicy",
     "SchemaMismatchError",
+    "State",
     "StickyRoutingPolicy",
     "StorageDriverMissingError",
     "StorageError",
@@ -235,6 +245,7 @@ __all__ = [
     "StreamFailurePolicy",
     "StreamRestart",
     "ThreadsStillRunningError",
+    "TimedAdapter",
     "TurnoutError",
     "UnsupportedOperationError",
     "UnsupportedProtocolError",

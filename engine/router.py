@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from turnout.actors.health import ProviderHealthReport
 from turnout.adapters.built_in import SUPPORTED_PROTOCOLS, BuiltInAdapters
-from turnout.adapters.contract import NativeAdapter
+from turnout.adapters.contract import AnyAdapter
 from turnout.adapters.native import Classifier, NativeCall, NativeProvider
 from turnout.adapters.openai_usage import usage_of
 from turnout.calls import ApiProtocol, CallVariant, Identity, StreamFailurePolicy
@@ -84,7 +84,7 @@ class ProviderRouter:
         stream_failure_policy: StreamFailurePolicy | str = StreamFailurePolicy.RESTART,
         on_restart: OnRestart | None = None,
         classify: Classifier | None = None,
-        adapter_factory: Callable[[ProviderConfig], NativeAdapter] | None = None,
+        adapter_factory: Callable[[ProviderConfig], AnyAdapter] | None = None,
         supported_protocols: Collection[ApiProtocol] | None = None,
         default_timeout_seconds: float | None = None,
         clock: Clock | None = None,
