@@ -158,6 +158,7 @@ class Attempt(NamedTuple):
 
     @property
     def provider_id(self) -> str:
+        """Of whom was asked."""
         return self.by.provider_id
 
     @property
@@ -172,6 +173,7 @@ class Attempt(NamedTuple):
 
     @property
     def started_at(self) -> datetime:
+        """When it began, in UTC."""
         return EPOCH + round(self.began * 1e6) * MICROSECOND
 
 

@@ -144,10 +144,12 @@ class ProviderRouter:
 
     @property
     def providers(self) -> tuple[ProviderConfig, ...]:
+        """The configurations as given, in their order."""
         return self._configs
 
     @property
     def metrics_scope(self) -> str:
+        """Under which name the ledger keeps this router's attempts."""
         return self._scope
 
     def submit(

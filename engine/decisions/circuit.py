@@ -18,6 +18,8 @@ from turnout.faults import FAULTS, Effect, Failure
 
 
 class State(StrEnum):
+    """Where a circuit stands."""
+
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"

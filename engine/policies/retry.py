@@ -121,6 +121,7 @@ class SameProviderRetryPolicy:
         object.__setattr__(self, "provider_ids", self._selected())
 
     def should_retry(self, context: RetryContext) -> bool:
+        """Whether the fault may pass, or the provider asked for another try, within this policy's scope."""
         return (context.asked or context.fault in _TRANSIENT) and self._reaches(context)
 
     def _reaches(self, context: RetryContext) -> bool:
