@@ -40,7 +40,8 @@ class Thresholds:
     """When a circuit opens, and for how long (seconds).
 
     Each failed probe multiplies the next cooldown, up to ``max_cooldown_seconds``; a quota's is long from the start. A
-    provider that names its own time (Retry-After) is taken at its word, up to ``max_retry_after_seconds``.
+    provider that names its own time (Retry-After) is taken at its word, up to ``max_retry_after_seconds``; it cannot
+    shorten a quota's, and where its probes find its rate limit again, that time grows as well.
     """
 
     failure_threshold: int = 3
@@ -171,11 +172,13 @@ def after_failure(
         if not probed and circuit.consecutive_failures < thresholds.failure_threshold:
             return circuit
     elif circuit.opened and not probed:
-        until = max(circuit.open_until, now + _cooldown(circuit, failure, effect, thresholds))
+        until = max(circuit.open_until, now + _cooldown(circuit, failure, thresholds))
         if until == circuit.open_until:
             return circuit
         return replace(circuit, open_until=until, last_failure=failure)
+    again = False
     if probed:
+        again = circuit.last_failure is not None and FAULTS[circuit.last_failure.fault].effect is effect
         growth = min(circuit.growth * thresholds.cooldown_multiplier, _LARGEST_GROWTH)
         circuit = replace(circuit, growth=growth)
     return replace(
@@ -183,7 +186,7 @@ def after_failure(
         opened=True,
         # A new cooldown never shortens a longer one.
         open_until=max(
-            now + _cooldown(circuit, failure, effect, thresholds),
+            now + _cooldown(circuit, failure, thresholds, again=again),
             circuit.open_until if circuit.opened else now,
         ),
         since=epoch,
@@ -203,16 +206,29 @@ def after_success(circuit: Circuit, began_epoch: int, permit: int | None = None)
     return Circuit(since=circuit.since)
 
 
-def _cooldown(circuit: Circuit, failure: Failure, effect: Effect, thresholds: Thresholds) -> float:
-    asked = failure.retry_after_seconds
-    limited = effect in (Effect.RATE_LIMIT, Effect.QUOTA)
-    if limited and asked is not None and thresholds.honor_retry_after:
-        return min(max(asked, 0.0), thresholds.max_retry_after_seconds)
-    match effect:
+def _cooldown(circuit: Circuit, failure: Failure, thresholds: Thresholds, *, again: bool = False) -> float:
+    """How long a failure benches. ``again`` says that a probe met the very limit that the bench was for."""
+    asked = _asked(failure, thresholds)
+    match FAULTS[failure.fault].effect:
+        case Effect.RATE_LIMIT if asked is not None:
+            return _grown(asked, circuit, thresholds) if again else asked
         case Effect.RATE_LIMIT:
-            base = thresholds.rate_limit_cooldown_seconds
+            return _grown(thresholds.rate_limit_cooldown_seconds, circuit, thresholds)
         case Effect.QUOTA:
-            base = thresholds.quota_cooldown_seconds
+            # What is asked is meant for rate limits, and says nothing of when somebody pays.
+            return max(_grown(thresholds.quota_cooldown_seconds, circuit, thresholds), asked or 0.0)
         case _:
-            base = thresholds.failure_cooldown_seconds
-    return max(base, min(base * circuit.growth, thresholds.max_cooldown_seconds))
+            return _grown(thresholds.failure_cooldown_seconds, circuit, thresholds)
+
+
+def _grown(seconds: float, circuit: Circuit, thresholds: Thresholds) -> float:
+    return max(seconds, min(seconds * circuit.growth, thresholds.max_cooldown_seconds))
+
+
+def _asked(failure: Failure, thresholds: Thresholds) -> float | None:
+    """The time that a provider named for a limit. Now, or a time that is over, names none: a provider that lasted in it
+    would be asked by every call."""
+    if not thresholds.honor_retry_after or failure.retry_after_seconds is None:
+        return None
+    asked = min(failure.retry_after_seconds, thresholds.max_retry_after_seconds)
+    return asked if asked > 0.0 else None

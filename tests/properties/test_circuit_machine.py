@@ -41,6 +41,7 @@ class CircuitMachine(RuleBasedStateMachine):
         self.disabled = False
         self.failures = 0
         self.failed_probes = 0
+        self.benched_for: Effect | None = None
         self.opened_in = 0
         self.permits: dict[int, float] = {}
 
@@ -72,13 +73,13 @@ class CircuitMachine(RuleBasedStateMachine):
     @rule(
         lateness=st.integers(0, 3),
         fault=st.sampled_from(Fault),
-        asked=st.sampled_from([None, 0.0, 15.0, 1e9]),
+        asked=st.sampled_from([None, -1.0, 0.0, 15.0, 1e9]),
     )
     def an_attempt_fails(self, lateness: int, fault: Fault, asked: float | None) -> None:
         self._fail(fault, asked, max(self.epoch - lateness, 0), None)
 
     @precondition(lambda self: self.permits)
-    @rule(fault=st.sampled_from(Fault), asked=st.sampled_from([None, 15.0]), data=st.data())
+    @rule(fault=st.sampled_from(Fault), asked=st.sampled_from([None, 0.0, 15.0]), data=st.data())
     def a_probe_fails(self, fault: Fault, asked: float | None, data: st.DataObject) -> None:
         self._fail(fault, asked, self.epoch, data.draw(st.sampled_from(sorted(self.permits))))
 
@@ -95,6 +96,7 @@ class CircuitMachine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.permits)))
         self.circuit = after_success(self.circuit, self.epoch, number)
         self.benched_until, self.failures, self.failed_probes, self.permits = None, 0, 0, {}
+        self.benched_for = None
         self.epoch += 1
 
     @precondition(lambda self: self.permits)
@@ -126,18 +128,26 @@ class CircuitMachine(RuleBasedStateMachine):
                 return
         if probed:
             self.failed_probes += 1
-        until = self.now + self._cooldown(effect, asked)
+        until = self.now + self._cooldown(effect, asked, again=probed and self.benched_for is effect)
         if self.benched_until is not None and not probed:
-            self.benched_until = max(self.benched_until, until)
+            if until > self.benched_until:
+                self.benched_until, self.benched_for = until, effect
             return
-        self.benched_until = max(until, self.benched_until or NEVER)
+        self.benched_until, self.benched_for = max(until, self.benched_until or NEVER), effect
         self.opened_in, self.permits = self.epoch, {}
 
-    def _cooldown(self, effect: Effect, asked: float | None) -> float:
-        if asked is not None and effect is not Effect.COUNT:
-            return min(asked, RULES.max_retry_after_seconds)
+    def _cooldown(self, effect: Effect, asked: float | None, *, again: bool) -> float:
+        def grown(seconds: float) -> float:
+            longer = min(seconds * 2.0 ** min(self.failed_probes, 30), RULES.max_cooldown_seconds)
+            return max(seconds, longer)
+
         base = {Effect.COUNT: 10.0, Effect.RATE_LIMIT: 20.0, Effect.QUOTA: 200.0}[effect]
-        return max(base, min(base * 2.0 ** min(self.failed_probes, 30), RULES.max_cooldown_seconds))
+        obeyed = min(asked, RULES.max_retry_after_seconds) if asked is not None and asked > 0 else None
+        if obeyed is None or effect is Effect.COUNT:
+            return grown(base)
+        if effect is Effect.QUOTA:
+            return max(obeyed, grown(base))
+        return grown(obeyed) if again else obeyed
 
     @invariant()
     def it_stands_where_the_model_stands(self) -> None:

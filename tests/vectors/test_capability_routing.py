@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -28,19 +28,38 @@ CASES: dict[str, Any] = {case["name"]: case for case in VECTORS["cases"]}
 
 CALLERS_OWN = "a fault that the caller made never counts, and never opens a circuit"
 PASSED_OVER = "a provider whose min_interval is not over is passed over for one that may be asked now"
-#: Where turnout differs on purpose: why, who serves each route, and the failures in a row that are left.
-DIFFERENT: dict[str, tuple[str, list[str | None], dict[str, int]]] = {
-    "terminal failures trip the breaker": (CALLERS_OWN, ["b"] * 4, {"a": 0, "b": 0}),
-    "UNSUPPORTED from classify trips the breaker": (CALLERS_OWN, ["b"] * 4, {"a": 0, "b": 0}),
-    "broken classify trips the breaker": (CALLERS_OWN, ["b"] * 4, {"a": 0, "b": 0}),
-    "events: exhausted + error text": (CALLERS_OWN, [None], {"a": 1, "b": 0, "c": 0}),
-    "assess raising escapes the router and breaker not told": (
+
+
+class Difference(NamedTuple):
+    """Why, who serves each route, and what is left of it: failures in a row, and who is benched (seconds)."""
+
+    why: str
+    served: list[str | None]
+    failures: dict[str, int]
+    benched: tuple[tuple[str, float], ...] = ()
+
+
+#: Where turnout differs on purpose.
+DIFFERENT: dict[str, Difference] = {
+    "terminal failures trip the breaker": Difference(CALLERS_OWN, ["b"] * 4, {"a": 0, "b": 0}),
+    "UNSUPPORTED from classify trips the breaker": Difference(CALLERS_OWN, ["b"] * 4, {"a": 0, "b": 0}),
+    "broken classify trips the breaker": Difference(CALLERS_OWN, ["b"] * 4, {"a": 0, "b": 0}),
+    "events: exhausted + error text": Difference(CALLERS_OWN, [None], {"a": 1, "b": 0, "c": 0}),
+    "assess raising escapes the router and breaker not told": Difference(
         "a judgement that raises is that provider's failure, not the route's",
         ["b"],
         {"a": 0, "b": 0},
     ),
-    "pacing exactly equal to remaining sleeps; deadline then 0": (PASSED_OVER, ["a", "b"], {"a": 0, "b": 0}),
-    "pacing counts failed calls too": (PASSED_OVER, ["b"] * 3, {"a": 1, "b": 0}),
+    "pacing exactly equal to remaining sleeps; deadline then 0": Difference(
+        PASSED_OVER, ["a", "b"], {"a": 0, "b": 0}
+    ),
+    "pacing counts failed calls too": Difference(PASSED_OVER, ["b"] * 3, {"a": 1, "b": 0}),
+    "retry_after zero: opens+1, no event, circuit closed": Difference(
+        "a Retry-After of 0 names no time: it would let every call ask again",
+        ["b", "b"],
+        {"a": 0, "b": 0},
+        (("a", 5.0),),
+    ),
 }
 HOLD = "needs a degraded answer to be held while others are asked"
 #: What is not replayed yet, and what it waits for.
@@ -81,13 +100,14 @@ def test_the_circuits_go_as_they_were_observed(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(DIFFERENT))
 def test_where_turnout_differs_it_does_so_as_named(name: str) -> None:
-    _, served, failures = DIFFERENT[name]
+    different = DIFFERENT[name]
     with Replay(CASES[name]) as replay:
-        for number, by in enumerate(served):
+        for number, by in enumerate(different.served):
             served_by, _, health = replay.route(number)
             assert served_by == by
-            assert {each.cooldown_remaining_seconds for each in health.values()} == {None}
-        assert {name: each.consecutive_failures for name, each in health.items()} == failures
+            left = {name: each.cooldown_remaining_seconds for name, each in health.items()}
+            assert left == {name: dict(different.benched).get(name) for name in health}
+    assert {name: each.consecutive_failures for name, each in health.items()} == different.failures
 
 
 def test_a_degraded_answer_ends_a_streak_as_any_answer_does() -> None:

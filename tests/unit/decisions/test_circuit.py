@@ -78,14 +78,62 @@ def test_refused_credentials_disable_whatever_the_time() -> None:
     assert after_success(circuit, 101) is circuit
 
 
-@pytest.mark.parametrize("fault", [Fault.RATE_LIMIT, Fault.QUOTA])
-def test_a_limit_opens_for_the_time_that_the_provider_names(fault: Fault) -> None:
-    assert failed(CLEAN, fault, now=10, retry_after=7.0).open_until == 17
+def test_a_rate_limit_opens_for_the_time_that_the_provider_names() -> None:
+    assert failed(CLEAN, Fault.RATE_LIMIT, now=10, retry_after=7.0).open_until == 17
 
 
-def test_the_time_that_a_provider_names_is_obeyed_up_to_a_cap_and_never_backwards() -> None:
+def test_the_time_that_a_provider_names_is_obeyed_up_to_a_cap() -> None:
     assert failed(CLEAN, Fault.RATE_LIMIT, retry_after=1e9).open_until == 3600
-    assert failed(CLEAN, Fault.RATE_LIMIT, now=5, retry_after=-3.0).open_until == 5
+
+
+@pytest.mark.parametrize("named", [0.0, -3.0, math.nan])
+@pytest.mark.parametrize(("fault", "until"), [(Fault.RATE_LIMIT, 35.0), (Fault.QUOTA, 3605.0)])
+def test_now_or_a_time_in_the_past_names_no_time(fault: Fault, until: float, named: float) -> None:
+    assert failed(CLEAN, fault, now=5, retry_after=named).open_until == until
+
+
+def test_a_time_that_may_not_be_obeyed_at_all_names_none() -> None:
+    deaf = Thresholds(rate_limit_cooldown_seconds=30, max_retry_after_seconds=0)
+    assert failed(CLEAN, Fault.RATE_LIMIT, retry_after=7.0, rules=deaf).open_until == 30
+
+
+def test_the_time_that_a_provider_names_lengthens_a_quotas_cooldown_and_never_shortens_it() -> None:
+    short = Thresholds(quota_cooldown_seconds=600)
+    assert failed(CLEAN, Fault.QUOTA, retry_after=1.0, rules=short).open_until == 600
+    assert failed(CLEAN, Fault.QUOTA, retry_after=900.0, rules=short).open_until == 900
+    assert failed(CLEAN, Fault.QUOTA, retry_after=1e9, rules=short).open_until == 3600
+
+
+def probed_again(circuit: Circuit, number: int, retry_after: float | None) -> tuple[Circuit, float]:
+    """The circuit after a probe at the end of its bench that met a rate limit, and how long it is benched then."""
+    now = circuit.open_until
+    probed = with_permit(circuit, Permit(number, math.inf), now, RULES)
+    after = failed(probed, Fault.RATE_LIMIT, now=now, permit=number, retry_after=retry_after)
+    return after, after.open_until - now
+
+
+def test_a_rate_limit_that_probes_find_again_grows_whatever_time_it_names() -> None:
+    circuit, benched = failed(CLEAN, Fault.RATE_LIMIT, retry_after=0.5), []
+    for number in range(1, 12):
+        circuit, seconds = probed_again(circuit, number, 0.5)
+        benched.append(seconds)
+    assert benched[:4] == pytest.approx([1.0, 2.0, 4.0, 8.0])
+    assert benched[-2:] == pytest.approx([300.0, 300.0])
+
+
+def test_a_rate_limit_that_names_now_each_time_grows_like_any_other() -> None:
+    circuit = failed(CLEAN, Fault.RATE_LIMIT, retry_after=0.0)
+    circuit, second = probed_again(circuit, 1, 0.0)
+    assert (second, probed_again(circuit, 2, 0.0)[1]) == (60.0, 120.0)
+
+
+def test_growth_never_shortens_the_time_that_a_provider_names() -> None:
+    circuit = failed(CLEAN, Fault.RATE_LIMIT, retry_after=2.0)
+    assert probed_again(circuit, 1, 900.0)[1] == 900.0
+
+
+def test_a_probes_first_rate_limit_of_an_outage_is_taken_at_its_word() -> None:
+    assert failed(half_open(), Fault.RATE_LIMIT, now=61, permit=1, retry_after=3.0).open_until == 64
 
 
 def test_the_time_that_a_provider_names_is_passed_over_where_that_was_asked() -> None:
