@@ -1,7 +1,7 @@
 """Who may be tried now: the hard filters, the health snapshot, and the room at each provider."""
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
@@ -12,7 +12,8 @@ from turnout.clock import Clock
 from turnout.deadline import DEADLINE, Limit
 from turnout.decisions.circuit import Admission, State
 from turnout.decisions.walk import may_hold_more
-from turnout.endings import excluded, exhausted, overdue, too_small
+from turnout.endings import exhausted, overdue
+from turnout.exclusions import excluded
 from turnout.invocation import Progress, Target
 from turnout.runtime.lane import Lane, Token
 from turnout.runtime.steps import Ask, Sleep, Step, TakeLane
@@ -62,35 +63,6 @@ class Eligibility:
         if not able:
             raise exhausted(progress, None)
         return able
-
-    @staticmethod
-    def note_omitted(eligible: Sequence[Target], planned: Sequence[Target], progress: Progress) -> None:
-        """Note whom the policy left out."""
-        progress.exclusions += [
-            excluded(target, FilterReason.OMITTED_BY_POLICY, "left out by the policy")
-            for target in eligible
-            if all(target is not chosen for chosen in planned)
-        ]
-
-    @staticmethod
-    def note_used_up(remaining: Sequence[Target], progress: Progress, attempts: int) -> None:
-        """Note who is not tried because the call has had its attempts."""
-        detail = f"the call has had its {attempts} attempts (max_attempts_per_call)"
-        progress.exclusions += [
-            excluded(target, FilterReason.ATTEMPTS_USED_UP, detail) for target in remaining
-        ]
-
-    @staticmethod
-    def keep_larger(failed: Target, remaining: list[Target], progress: Progress) -> None:
-        """Leave of ``remaining`` those that may hold what was too long for ``failed``; the others are noted."""
-        progress.outgrown = (*progress.outgrown, failed.size)
-        told = {one.provider_id for one in progress.failed} | {one.provider_id for one in progress.exclusions}
-        for target in tuple(remaining):
-            if may_hold_more(target.size, failed.size):
-                continue
-            remaining[:] = [one for one in remaining if one is not target]
-            if target.provider_id not in told:
-                progress.exclusions.append(too_small(target, failed))
 
     def not_benched(self, able: list[Target], progress: Progress) -> Generator[Step, Any, list[Target]]:
         """Those of ``able`` that may be tried now. Where all are benched it waits, or gives the one whose bench ends

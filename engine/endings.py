@@ -3,11 +3,10 @@
 from traceback import clear_frames
 from typing import Final, NamedTuple
 
-from turnout.calls import FilterReason, Identity, StreamRestart
+from turnout.calls import Identity, StreamRestart
 from turnout.decisions.walk import StreamEnd, StreamSoFar
 from turnout.errors import (
     DeadlineExceededError,
-    Exclusion,
     FailedAttempt,
     NoEligibleProvidersError,
     ProviderError,
@@ -93,20 +92,6 @@ def too_long(by: Identity, chunks: int) -> ProviderError:
 def refused(target: Target, outcome: object) -> ValueError:
     """The failure of an answer that its own provider does not let pass."""
     return ValueError(f"{target.identity.described} judged its own answer {outcome!r}")
-
-
-def excluded(target: Target, reason: FilterReason, detail: str) -> Exclusion:
-    """A provider that is not tried."""
-    return Exclusion(target.provider_id, target.identity.name, reason, detail)
-
-
-def too_small(target: Target, failed: Target) -> Exclusion:
-    """A provider that is not tried because ``failed``, which can hold as much, found the request too long."""
-    found = f"{failed.identity.described}, which found the request too long"
-    detail = f"runs the same model as {found}; declare its context_window if that is larger"
-    if target.context_window is not None and failed.context_window is not None:
-        detail = f"has a context_window of {target.context_window} tokens, no more than {found}"
-    return excluded(target, FilterReason.CONTEXT_TOO_SMALL, detail)
 
 
 def failed_attempt(target: Target, failure: Failure, error: Exception) -> FailedAttempt:

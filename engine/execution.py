@@ -19,6 +19,7 @@ from turnout.clock import Clock
 from turnout.decisions.walk import Next
 from turnout.eligibility import Admitted, Eligibility, Found
 from turnout.endings import Broken, exhausted, restart_of
+from turnout.exclusions import keep_larger, note_omitted, note_used_up
 from turnout.faults import Fault
 from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.judging import Judge, Settled
@@ -59,7 +60,7 @@ class Execution:
             plan = yield from self.ordering.asked(eligible, context)
         remaining = list(plan)
         if self.ordering.may_omit:
-            self.eligibility.note_omitted(eligible, remaining, progress)
+            note_omitted(eligible, remaining, progress)
         broken: Broken | None = None
         again: Target | None = None
         this: Try | None = None
@@ -90,7 +91,7 @@ class Execution:
                 if settled.next is _ANSWER:
                     return settled.answer
                 if settled.next is Next.FAIL_OVER_LARGER:
-                    self.eligibility.keep_larger(target, remaining, progress)
+                    keep_larger(target, remaining, progress)
                 elif settled.next is not Next.FAIL_OVER:
                     raise self._last_word(settled.next, progress)
                 broken = settled.broken or broken
@@ -112,7 +113,7 @@ class Execution:
         if plan is None:
             plan = yield from self.ordering.asked(eligible, context)
         if self.ordering.may_omit:
-            self.eligibility.note_omitted(eligible, plan, progress)
+            note_omitted(eligible, plan, progress)
         return list(plan)
 
     def _again(
@@ -123,7 +124,7 @@ class Execution:
         progress = this.progress
         self.eligibility.note_benched(this.target, progress)
         if len(progress.attempts) >= self.attempts_at_most:
-            self.eligibility.note_used_up(remaining, progress, self.attempts_at_most)
+            note_used_up(remaining, progress, self.attempts_at_most)
             raise exhausted(progress, self.eligibility.retry_after_seconds())
         if (
             settled.broken is not None
