@@ -143,7 +143,7 @@ def overdue(
     error = DeadlineExceededError(
         invocation.deadline.timeout_seconds,
         failed,
-        tuple(progress.exclusions),
+        progress.not_tried(),
         waiting_for,
         tuple((where, seconds) for where, seconds in spent if seconds >= _WORTH_TELLING_SECONDS),
     )
@@ -160,7 +160,7 @@ def exhausted(progress: Progress, retry_after_seconds: float | None) -> Exceptio
     """The error that names everyone; it takes the failures with it, so that they are not kept in a cycle."""
     failed, progress.failed = progress.failed, []
     if not failed:
-        return NoEligibleProvidersError(progress.exclusions, retry_after_seconds)
-    error = RouterExhaustedError(failed, progress.exclusions, retry_after_seconds)
+        return NoEligibleProvidersError(progress.not_tried(), retry_after_seconds)
+    error = RouterExhaustedError(failed, progress.not_tried(), retry_after_seconds)
     error.__cause__ = failed[-1].error
     return error

@@ -172,12 +172,20 @@ class Progress:
         if attempt.outcome is _OK or attempt.outcome is Outcome.DEGRADED:
             self.answered_by = attempt.by
 
+    def not_tried(self) -> tuple[Exclusion, ...]:
+        """Whom it did not go to, and why. One that it had gone to before, or could go to later, is told of by its
+        attempts alone."""
+        tried = {attempt.by.provider_id for attempt in self.attempts}
+        if (under_way := self.under_way) is not None:
+            tried.add(under_way.by.provider_id)
+        return tuple(one for one in self.exclusions if one.provider_id not in tried)
+
     def report(self) -> Report:
         return Report(
             id_text(self.invocation.key),
             self.answered_by,
             tuple(self.attempts),
-            tuple(self.exclusions),
+            self.not_tried(),
             self.queue_seconds,
         )
 
