@@ -75,7 +75,7 @@ class Eligibility:
             soonest = min(able, key=self._free_at)
             until = self._free_at(soonest)
             if until == math.inf or self.when_all_benched == "raise":
-                raise exhausted(progress, self.retry_after_seconds())
+                raise exhausted(progress, self.retry_after_seconds(able, progress))
             if self.when_all_benched == "soonest":
                 progress.ahead_of_time = True
             else:
@@ -95,18 +95,10 @@ class Eligibility:
         """Where nobody is left: whom to try once a bench has ended, and whether they have been tried before. Raises
         where a bench is not to be waited for, or was not what kept anybody."""
         tried = {attempt.by.provider_id for attempt in progress.attempts}
-        # Whom the policy left out stays out: it was asked, and every round must lead on.
-        spent = (tried - progress.benched) | {
-            one.provider_id for one in progress.exclusions if one.reason is FilterReason.OMITTED_BY_POLICY
-        }
-        kept = [
-            one
-            for one in able
-            if one.provider_id not in spent
-            and all(may_hold_more(one.size, size) for size in progress.outgrown)
-        ]
+        spent = tried - progress.benched
+        kept = [one for one in _open_to(able, progress) if one.provider_id not in spent]
         if self.when_all_benched != "wait" or not kept:
-            raise exhausted(progress, self.retry_after_seconds())
+            raise exhausted(progress, self.retry_after_seconds(able, progress))
         found = yield from self.not_benched(kept, progress)
         names = {target.provider_id for target in found}
         progress.exclusions[:] = [one for one in progress.exclusions if one.provider_id not in names]
@@ -161,14 +153,12 @@ class Eligibility:
         self._exclude_benched(target, progress)
         return True
 
-    def retry_after_seconds(self) -> float | None:
-        """Seconds until the first bench ends; None where no bench will."""
-        now = self.clock.monotonic()
-        left = [
-            circuit.remaining_seconds(now)
-            for circuit in self.circuits.snapshot.circuits.values()
-            if circuit.state_at(now) is State.OPEN
-        ]
+    def retry_after_seconds(self, able: list[Target], progress: Progress) -> float | None:
+        """Seconds until the first bench ends of those of ``able`` whom the call could have gone to; None where no bench
+        keeps it from any."""
+        now, circuits = self.clock.monotonic(), self.circuits.snapshot.circuits
+        standing = [circuits[target.provider_id] for target in _open_to(able, progress)]
+        left = [circuit.remaining_seconds(now) for circuit in standing if circuit.state_at(now) is State.OPEN]
         return min(left, default=None)
 
     def refuse_to_go_on(self, progress: Progress, waiting_for: str = "") -> None:
@@ -223,7 +213,7 @@ class Eligibility:
             # Being probed: what becomes of it may be known any time.
             until = min(now + _PROBE_LOOK_SECONDS, deadline.at)
         elif until >= deadline.at:
-            raise exhausted(progress, self.retry_after_seconds())
+            raise exhausted(progress, until - now)
         yield Sleep(progress.under(Limit(until, self.clock)))
         self.refuse_to_go_on(progress, waiting_for="a provider's bench to end")
 
@@ -267,3 +257,14 @@ class Eligibility:
         if permit is not None and not circuit.lets(permit, now):
             return False
         return progress.ahead_of_time or circuit.state_at(now) in (State.CLOSED, State.HALF_OPEN)
+
+
+def _open_to(able: list[Target], progress: Progress) -> list[Target]:
+    """Those of ``able`` that the call may still go to, were they not benched. Whom the policy left out stays out: it
+    was asked, and every round must lead on."""
+    omitted = {one.provider_id for one in progress.exclusions if one.reason is FilterReason.OMITTED_BY_POLICY}
+    return [
+        one
+        for one in able
+        if one.provider_id not in omitted and all(may_hold_more(one.size, size) for size in progress.outgrown)
+    ]

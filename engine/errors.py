@@ -179,7 +179,7 @@ class NoEligibleProvidersError(RouteError):
 
 class RouterExhaustedError(RouteError):
     """Providers were tried and none answered. ``attempts`` are in physical order, each with its own error;
-    ``retry_after_seconds`` is when the first bench among all providers ends, None where waiting will not help."""
+    ``retry_after_seconds`` is when the first bench ends that kept the call from anybody, None where that is none."""
 
     def __init__(
         self,

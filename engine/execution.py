@@ -95,7 +95,7 @@ class Execution:
                 elif settled.next is not Next.FAIL_OVER:
                     raise self._last_word(settled.next, progress)
                 broken = settled.broken or broken
-                again = yield from self._again(this, settled, remaining, leads=target is plan[0])
+                again = yield from self._again(this, settled, able, remaining, leads=target is plan[0])
         finally:
             # Frames of errors may keep this one, with all that it holds.
             settled = found = token = None
@@ -108,7 +108,7 @@ class Execution:
         """The plan for after a bench that was waited for. Raises where there is none."""
         eligible, tried = yield from self.eligibility.another_round(able, progress)
         if tried and not (yield from self.retries.token(progress)):
-            raise exhausted(progress, self.eligibility.retry_after_seconds())
+            raise exhausted(progress, self.eligibility.retry_after_seconds(able, progress))
         plan = self.ordering.plan(eligible, context)
         if plan is None:
             plan = yield from self.ordering.asked(eligible, context)
@@ -117,7 +117,7 @@ class Execution:
         return list(plan)
 
     def _again(
-        self, this: Try, settled: Settled, remaining: list[Target], *, leads: bool
+        self, this: Try, settled: Settled, able: list[Target], remaining: list[Target], *, leads: bool
     ) -> Generator[Step, Any, Target | None]:
         """After a failure that the walk may go on from: the target that is to be tried again next, if it is. Raises
         where the call has had all the attempts that it may have."""
@@ -125,7 +125,7 @@ class Execution:
         self.eligibility.note_benched(this.target, progress)
         if len(progress.attempts) >= self.attempts_at_most:
             note_used_up(remaining, progress, self.attempts_at_most)
-            raise exhausted(progress, self.eligibility.retry_after_seconds())
+            raise exhausted(progress, self.eligibility.retry_after_seconds(able, progress))
         if (
             settled.broken is not None
             and settled.broken.chunks
@@ -217,7 +217,8 @@ class Execution:
                 self.eligibility.refuse_to_go_on(progress)
             return progress.failed.pop().error
         self.eligibility.refuse_to_go_on(progress)
-        return exhausted(progress, self.eligibility.retry_after_seconds())
+        # For the caller to mend: the end of no bench would help.
+        return exhausted(progress, None)
 
 
 def _reason(target: Target, again: Target | None, broken: Broken | None) -> Reason:
