@@ -66,23 +66,21 @@ class Eligibility:
 
     def not_benched(self, able: list[Target], progress: Progress) -> Generator[Step, Any, list[Target]]:
         """Those of ``able`` that may be tried now. Where all are benched it waits, or gives the one whose bench ends
-        first, as it was told to."""
+        first of those that may be probed, as it was told to."""
         while True:
             known = len(progress.exclusions)
             free = [target for target in able if not self.benched(target, progress)]
             if free:
                 return free
-            soonest = min(able, key=self._free_at)
-            until = self._free_at(soonest)
-            if until == math.inf or self.when_all_benched == "raise":
-                raise exhausted(progress, self.retry_after_seconds(able, progress))
-            if self.when_all_benched == "soonest":
+            if self.when_all_benched == "soonest" and (soonest := self._soonest(able)) is not None:
                 progress.ahead_of_time = True
-            else:
-                yield from self._waited_for_bench(until, progress)
-            del progress.exclusions[known:]
-            if progress.ahead_of_time:
+                self._forget_exclusions([soonest], progress)
                 return [soonest]
+            until = min(map(self._free_at, able))
+            if until == math.inf or self.when_all_benched != "wait":
+                raise exhausted(progress, self.retry_after_seconds(able, progress))
+            yield from self._waited_for_bench(until, progress)
+            del progress.exclusions[known:]
 
     def note_benched(self, failed: Target, progress: Progress) -> None:
         """Note a provider that the attempt which has just failed benched."""
@@ -97,11 +95,13 @@ class Eligibility:
         tried = {attempt.by.provider_id for attempt in progress.attempts}
         spent = tried - progress.benched
         kept = [one for one in _open_to(able, progress) if one.provider_id not in spent]
-        if self.when_all_benched != "wait" or not kept:
+        # Where nobody was tried yet, others had taken the permits of the soonest.
+        goes_on = self.when_all_benched == "wait" or (self.when_all_benched == "soonest" and not tried)
+        if not goes_on or not kept:
             raise exhausted(progress, self.retry_after_seconds(able, progress))
+        progress.ahead_of_time = False
         found = yield from self.not_benched(kept, progress)
-        names = {target.provider_id for target in found}
-        progress.exclusions[:] = [one for one in progress.exclusions if one.provider_id not in names]
+        self._forget_exclusions(found, progress)
         untried = [target for target in found if target.provider_id not in tried]
         return untried or found, not untried
 
@@ -178,6 +178,21 @@ class Eligibility:
             return math.inf
         # Past for one that is being probed: its outcome is near, and when it comes nobody can say.
         return circuit.open_until
+
+    def _soonest(self, able: list[Target]) -> Target | None:
+        """The one whose bench ends first, of those that have a permit left for who comes before its end."""
+        now, admission = self.clock.monotonic(), self.circuits.admission
+        left = [
+            target
+            for target in able
+            if admission(target.provider_id, now, ahead_of_time=True) is not Admission.REFUSED
+        ]
+        return min(left, key=self._free_at, default=None)
+
+    @staticmethod
+    def _forget_exclusions(found: list[Target], progress: Progress) -> None:
+        names = {target.provider_id for target in found}
+        progress.exclusions[:] = [one for one in progress.exclusions if one.provider_id not in names]
 
     def _exclude_benched(self, target: Target, progress: Progress) -> None:
         circuit = self.circuits.snapshot.circuits[target.provider_id]

@@ -130,10 +130,10 @@ class Circuits(Rests):
         self._clock = clock
         self.snapshot = HealthSnapshot(0, dict.fromkeys(thresholds, CLEAN), True)
 
-    def admission(self, provider_id: str, now: float) -> Admission:
+    def admission(self, provider_id: str, now: float, *, ahead_of_time: bool = False) -> Admission:
         """Whether a provider may be tried, as the snapshot has it."""
-        circuit = self.snapshot.circuits[provider_id]
-        return circuit.admission(now, self._thresholds[provider_id].half_open_probes)
+        probes_at_most = self._thresholds[provider_id].half_open_probes
+        return self.snapshot.circuits[provider_id].admission(now, probes_at_most, ahead_of_time=ahead_of_time)
 
     def receive(
         self, message: Failed | Succeeded | AskPermit | Returned | AskToken | Reset

@@ -105,11 +105,14 @@ class Circuit:
         """Whether who was given the permit of this number may still go."""
         return not self.opened or any(one.number == permit and one.expires_at > now for one in self.probes)
 
-    def admission(self, now: float, probes_at_most: int) -> Admission:
+    def admission(self, now: float, probes_at_most: int, *, ahead_of_time: bool = False) -> Admission:
+        """Whether it may be tried; ``ahead_of_time`` says that a bench may be probed before it is over."""
         match self.state_at(now):
             case State.CLOSED:
                 return Admission.FREE
             case State.HALF_OPEN if self.probes_out(now) < probes_at_most:
+                return Admission.PROBE
+            case State.OPEN if ahead_of_time and self.probes_out(now) < probes_at_most:
                 return Admission.PROBE
             case State.HALF_OPEN | State.OPEN | State.DISABLED:
                 return Admission.REFUSED
