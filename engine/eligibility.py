@@ -122,7 +122,11 @@ class Eligibility:
             if (yield from self._permitted(target, token, permit, progress)):
                 return Admitted(target, token, permit)
             self.refuse_to_go_on(progress)
-            self._exclude_benched(target, progress)
+            if self._admission(target) is Admission.FREE:
+                # It answered another's probe meanwhile, and none is needed.
+                remaining.insert(0, target)
+            else:
+                self._exclude_benched(target, progress)
             found = self.next_target(remaining, progress)
 
     def next_target(self, remaining: list[Target], progress: Progress) -> Found | list[Lane] | None:

@@ -71,6 +71,26 @@ def test_a_late_refusal_of_credentials_is_news_whenever_it_comes(rig: Any) -> No
     assert router.health_report()["a"].auth_disabled
 
 
+def test_a_call_that_would_probe_a_provider_that_has_just_answered_again_goes_to_it(rig: Any) -> None:
+    clock = ManualClock()
+    router = rig.scripted(ScriptedAdapters({"a": [RATE_LIMITED, "probe", "call"]}), "a", clock=clock)
+    with pytest.raises(RouterExhaustedError):
+        router.invoke(rig.chat())
+    clock.advance(60.0)
+    health = router._engine.plant.health
+    number = health.permit_number
+
+    def overtaken() -> int:
+        """Another call's probe is answered before this one's question."""
+        health.permit_number = number
+        assert router.invoke(rig.chat()) == "probe"
+        return int(number())
+
+    health.permit_number = overtaken
+
+    assert router.invoke(rig.chat()) == "call"
+
+
 def test_a_shorter_bench_never_shortens_a_longer_one(rig: Any) -> None:
     begun, go_on = Event(), Event()
 
