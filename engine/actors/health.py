@@ -207,14 +207,15 @@ class Health:
     def announce(self, change: Change) -> None:
         """Log a bench or a recovery, on the thread of the walk: a slow log sink must not hold up the owner.
 
-        The first bench of an outage warns, further ones are DEBUG, the first success after it is one INFO.
+        The first bench of an outage warns, further ones are DEBUG, the first success after it is one INFO. Refused
+        credentials warn whenever they come: time does not mend them.
         """
         before, after = change.before, change.after
         if after is before:
             return
         who = f"provider {self._providers[change.provider_id].described}"
         if (after.opened or after.disabled) and after.since != before.since:
-            level = "DEBUG" if before.outage else "WARNING"
+            level = "DEBUG" if before.outage and not after.disabled else "WARNING"
             logger.log(level, "{} {}", who, _why_benched(after, change.cooldown_seconds))
         elif before.outage and not after.outage:
             logger.info("{} answers again", who)

@@ -1,5 +1,6 @@
-"""What the health report says of a provider while its circuit goes round."""
+"""What the health report, and the log, say of a provider while its circuit goes round."""
 
+from threading import Event
 from typing import Any
 
 import pytest
@@ -106,3 +107,50 @@ def test_a_deadline_that_leaves_a_provider_most_of_its_time_counts_as_its_timeou
     # Its own time is 120 s, most of which is 96 s.
     assert counted == [0, 0, 1]
     assert router.health_report()["a"].why == "timeout"
+
+
+KEY_REFUSED = ProviderError("the key was revoked", fault=Fault.AUTH)
+
+
+def disabled(logged: Any) -> list[str]:
+    return [text for text in logged.at("WARNING") if "is disabled for this run" in text]
+
+
+def test_credentials_refused_to_a_probe_warn_once_and_say_what_to_do(rig: Any, logged: Any) -> None:
+    clock = ManualClock()
+    adapters = ScriptedAdapters({"a": [LIMITED, REFUSED, KEY_REFUSED], "b": ["b"]})
+    router = rig.scripted(adapters, "ab", policy=PreferencePolicy(), clock=clock)
+
+    for _ in range(6):
+        router.invoke(rig.chat())
+        clock.advance(router.health_report()["a"].cooldown_remaining_seconds or 0.0)
+
+    (warning,) = disabled(logged)
+    for part in ("provider a", "mend them, then reset_health()", "the key was revoked"):
+        assert part in warning
+    # What repeats in between is no news.
+    assert len(logged.at("WARNING")) == 2
+    assert len([text for text in logged.at("DEBUG") if "is benched" in text]) == 1
+
+
+def test_credentials_refused_to_calls_in_flight_when_a_bench_begins_warn_once(rig: Any, logged: Any) -> None:
+    begun, go_on = [Event(), Event()], Event()
+
+    def revoked(call: Any) -> None:
+        begun[call.arguments["n"]].set()
+        assert go_on.wait(30)
+        raise KEY_REFUSED
+
+    adapters = ScriptedAdapters({"a": [revoked, revoked, LIMITED]})
+    router = rig.scripted(adapters, "a", policy=PreferencePolicy(), clock=ManualClock())
+    futures = []
+    for number in (0, 1):
+        futures.append(router.submit(rig.chat(n=number)))
+        assert begun[number].wait(30)
+    with pytest.raises(RouterExhaustedError):
+        router.invoke(rig.chat())
+    go_on.set()
+    for future in futures:
+        assert isinstance(future.exception(30), RouterExhaustedError)
+
+    assert len(disabled(logged)) == 1
