@@ -8,10 +8,9 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, assert_never
 
-from turnout.errors import ReentrantCallError, RouterClosedError, TurnoutError
+from turnout.runtime.awaiting import NOT_AWAITED, awaited_here, loop_ended, not_to_be_awaited
 from turnout.runtime.contract import Alarmed, Runtime
 from turnout.runtime.lane import Claim, Token, enrol
-from turnout.runtime.loop import closed
 from turnout.runtime.once import Once
 from turnout.runtime.steps import Ask, Await, Call, HandOver, Sleep, TakeLane, Walk
 from turnout.traces import let_go_of_frames
@@ -21,9 +20,6 @@ _ARRIVING_SECONDS: Final = 1.0
 
 #: Makes what the caller gets of a step that is handed over and of the walk that goes on behind it.
 Handed = Callable[[Walk, HandOver], Any]
-
-#: The reason of a cut where nobody awaits what a provider gave back, or nobody any more: the walk ends with it.
-_NOT_AWAITED: Final = "not awaited"
 
 
 def walk_here(runtime: Runtime, walk: Walk, handed: Handed, news: Any = None) -> Any:
@@ -42,7 +38,7 @@ def walk_here(runtime: Runtime, walk: Walk, handed: Handed, news: Any = None) ->
                 else:
                     value = _performed_here(step, runtime)
             except Exception as error:
-                if isinstance(step, Await) and step.limit.reason is _NOT_AWAITED:
+                if isinstance(step, Await) and step.limit.reason is NOT_AWAITED:
                     # Not the provider's failure.
                     raise
                 step = walk.throw(error)
@@ -68,50 +64,13 @@ def _performed_here(step: Ask | Await | TakeLane | Sleep, runtime: Runtime) -> A
         case Ask():
             return step.actor.ask(step.message)
         case Await():
-            return _awaited_here(step, runtime)
+            return awaited_here(step, runtime)
         case TakeLane():
             return _lane_here(step, runtime)
         case Sleep():
             return _slept_here(step, runtime)
         case _:
             assert_never(step)
-
-
-def _awaited_here(step: Await, runtime: Runtime) -> Any:
-    task = _task_of(step, runtime)
-    step.limit.on_cut(task.cancel)
-    try:
-        return task.result(timeout=step.limit.remaining())
-    except CancelledError:
-        if runtime.loop.ended:
-            step.limit.cut(_NOT_AWAITED)
-            raise RouterClosedError(
-                "the router was closed while an async call was made; build a new one"
-            ) from None
-        raise TimeoutError("the call was cancelled") from None
-    except asyncio.CancelledError as raised:
-        # The adapter's own word for a cancel of its own; asyncio's would pass for ours.
-        raise CancelledError(*raised.args) from None
-    finally:
-        # After an answer this does nothing; after a timeout or an interrupt it ends the task.
-        task.cancel()
-        step.limit.on_cut(None)
-        # It keeps the error, and the error this frame.
-        del task
-
-
-def _task_of(step: Await, runtime: Runtime) -> "Future[Any]":
-    try:
-        if runtime.loop.owns_this_thread():
-            closed(step.awaitable)
-            raise ReentrantCallError(
-                "async code of a provider cannot wait for another async call on the loop that runs both; "
-                "await ainvoke() there"
-            )
-        return runtime.loop.run(step.awaitable, step.context)
-    except TurnoutError:
-        step.limit.cut(_NOT_AWAITED)
-        raise
 
 
 def _slept_here(step: Sleep, runtime: Runtime) -> None:
@@ -218,18 +177,19 @@ class PooledWalk:
         except StopIteration as end:
             answer = end.value
         except BaseException as raised:
-            walk.close()
-            _let_go(raised)
-            self._finish(None, raised)
+            self._broken(raised)
             return
-        # As _finish() does it, without the call.
+        # As _broken() does it, without the call.
         settle, self._settle = self._settle, _settled_already
         settle(answer, None)
 
-    def _finish(self, value: Any, error: BaseException | None) -> None:
+    def _broken(self, raised: BaseException) -> None:
+        """End the walk where it stands: with an interrupt, or an end that is no provider's failure."""
+        self._walk.close()
+        _let_go(raised)
         # An error keeps the frame that calls this, and so this walk: it must not reach the future any more.
         settle, self._settle = self._settle, _settled_already
-        settle(value, error)
+        settle(None, raised)
 
     def _park_for_task(self, step: Await) -> None:
         task = self._runtime.loop.run(step.awaitable, step.context)
@@ -243,14 +203,17 @@ class PooledWalk:
         def ended(task: "Future[Any]") -> None:
             alarm.cancel()
             step.limit.on_cut(None)
-            self._resume(partial(self._go_on_from, task))
+            self._resume(partial(self._go_on_from, task, step))
 
         task.add_done_callback(ended)
 
-    def _go_on_from(self, task: "Future[Any]") -> None:
+    def _go_on_from(self, task: "Future[Any]", step: Await) -> None:
         # Asked for, not raised: an error keeps the frames it is raised in, and these keep the task that keeps it.
         if task.cancelled():
-            self(None, TimeoutError("the call was cancelled"))
+            if loop_ended(step, self._runtime):
+                self._broken(not_to_be_awaited())
+            else:
+                self(None, TimeoutError("the call was cancelled"))
             return
         error = task.exception(timeout=0)
         if isinstance(error, asyncio.CancelledError):

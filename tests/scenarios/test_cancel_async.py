@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnout import Outcome, PreferencePolicy, RouterExhaustedError
+from turnout import Outcome, PreferencePolicy, RouterClosedError, RouterExhaustedError
 from turnout.testing import ScriptedAdapters
 
 
@@ -90,3 +90,33 @@ def test_a_coroutine_that_stops_the_loop_costs_no_other_call(rig: Any, way: str)
     ]
 
     assert calls == ["stopped", "answer"]
+
+
+@pytest.mark.parametrize("way", ["invoke", "submit"])
+def test_where_the_loop_ends_under_a_call_each_way_to_call_is_told_the_same_and_nobody_is_blamed(
+    rig: Any, way: str
+) -> None:
+    begun = threading.Event()
+
+    async def endless(call: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    adapters = ScriptedAdapters({"a": [endless], "b": ["b"]})
+    router = rig.scripted(adapters, "ab", policy=PreferencePolicy())
+
+    def made() -> Any:
+        return router.invoke(rig.chat()) if way == "invoke" else router.submit(rig.chat()).result(30)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        told = threads.submit(made)
+        assert begun.wait(30)
+        # As close() does it, once nobody is left who waits for a future.
+        router._engine.plant.runtime.loop.stop(30.0)
+        error = told.exception(30)
+
+    assert isinstance(error, RouterClosedError)
+    assert str(error) == "the router was closed while an async call was made; build a new one"
+    assert [call.provider_id for call in adapters.calls] == ["a"]
+    assert router.health_report()["a"].consecutive_failures == 0
+    assert router.stats().pending == 0
