@@ -8,9 +8,9 @@ from typing import Any
 from loguru import logger
 
 from turnout.adapters.openai_client import ClientSource, SdkClient
+from turnout.adapters.openai_end import EndWatch
 from turnout.adapters.openai_faults import Seam
 from turnout.adapters.openai_stream import WatchedStream
-from turnout.adapters.wire import Watch
 from turnout.clock import Clock, SystemClock
 from turnout.config import ProviderConfig
 from turnout.deadline import Limit
@@ -25,6 +25,8 @@ class OpenAIAdapter(ABC):
 
     #: The class of stream that a streaming answer becomes.
     stream_class: type[WatchedStream]
+    #: The operation whose answers have a shape that is known here.
+    known_operation: str
     #: The class of an error that the provider declares under HTTP 200.
     declared_as: type[ProviderError] = ProviderError
 
@@ -63,7 +65,7 @@ class OpenAIAdapter(ABC):
             limit = Limit(self._clock.monotonic() + granted, self._clock)
         else:
             granted = limit.remaining()
-        watch = Watch(limit)
+        watch = EndWatch(limit)
         try:
             native = self._operation(client, operation)
             sent, watch.own = self._sent_arguments(arguments, granted if limit.until != math.inf else None)
@@ -108,7 +110,7 @@ class OpenAIAdapter(ABC):
         raise self._seam.unsupported(operation, why)
 
     def _called(
-        self, client: SdkClient, native: Any, sent: dict[str, Any], watch: Watch, granted: float
+        self, client: SdkClient, native: Any, sent: dict[str, Any], watch: EndWatch, granted: float
     ) -> Any:
         here = client.here
         before, here.watch = here.watch, watch
@@ -143,7 +145,7 @@ class OpenAIAdapter(ABC):
         return sent, True
 
     def _stream(
-        self, native: Any, client: SdkClient, watch: Watch, granted: float, operation: str
+        self, native: Any, client: SdkClient, watch: EndWatch, granted: float, operation: str
     ) -> WatchedStream:
         return self.stream_class(
             native,
@@ -152,6 +154,7 @@ class OpenAIAdapter(ABC):
             self._seam,
             granted_seconds=granted,
             idle_seconds=self._config.idle_timeout_seconds or self._config.timeout_seconds,
+            known=operation == self.known_operation,
             on_unreadable=lambda: self._tell_unreadable(operation),
         )
 

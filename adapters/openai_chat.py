@@ -23,6 +23,8 @@ class ChatStream(WatchedStream):
         if usage is not None:
             self._usage = usage
         choices = getattr(chunk, "choices", None)
+        if not choices and usage is None:
+            self._refuse_error(chunk)
         if not isinstance(choices, list):
             return usage is None and self._strange_chunk()
         self._readable = True
@@ -42,6 +44,7 @@ class OpenAIChatAdapter(OpenAIAdapter):
     """Calls ``chat.completions.create`` and other public operations of the SDK's client."""
 
     stream_class = ChatStream
+    known_operation = "chat.completions.create"
 
     def _refusal(self, operation: str) -> str | None:
         return None

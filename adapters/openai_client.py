@@ -5,7 +5,8 @@ import os
 import weakref
 from typing import Any
 
-from turnout.adapters.transport import LimitedTransport, http_libraries
+from turnout.adapters.openai_end import EndTransport
+from turnout.adapters.transport import http_libraries
 from turnout.adapters.wire import Here
 from turnout.config import ProviderConfig
 from turnout.errors import MissingApiKeyError, ProviderError, ProviderSDKNotInstalledError, named
@@ -173,7 +174,7 @@ def build_client(config: ProviderConfig, key: str) -> SdkClient:
     url = config.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
     here = Here()
     http, core = http_libraries(openai.DefaultHttpxClient)
-    transport = LimitedTransport(http, core, here, url=url)
+    transport = EndTransport(http, core, here, url=url)
     sdk = openai.OpenAI(
         api_key=key,
         base_url=url,

@@ -184,7 +184,7 @@ class Seam:
     def declared(self, body: object, error: Exception | None = None) -> ProviderError:
         """The error for an error object that came in a stream, or as the answer, under HTTP 200."""
         code, error_type, message = (
-            self._word(field(body, "code")),
+            self._word(field(body, "code") or field(body, "error_code")),
             self._word(field(body, "type")),
             message_of(body),
         )

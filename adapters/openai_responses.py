@@ -28,7 +28,11 @@ class ResponsesStream(WatchedStream):
     def _note(self, event: Any) -> bool:
         kind = getattr(event, "type", None)
         if not isinstance(kind, str):
+            self._refuse_error(event)
             return self._strange_chunk()
+        if not kind.startswith("response.") and getattr(event, "object", None) == "error":
+            # Its type is then the error's own.
+            self._refuse_error(event)
         self._readable = True
         if kind in _ENDS or kind in _FAILURES:
             self._end_with(kind, event)
@@ -52,12 +56,13 @@ class OpenAIResponsesAdapter(OpenAIAdapter):
     """Calls ``responses.create``; everything else about responses belongs to the account that made them."""
 
     stream_class = ResponsesStream
+    known_operation = "responses.create"
     declared_as = ProviderResponsesError
 
     def _refusal(self, operation: str) -> str | None:
         return (
             None
-            if operation == "responses.create"
+            if operation == self.known_operation
             else "of the Responses API only responses.create is routed"
         )
 

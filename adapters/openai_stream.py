@@ -9,8 +9,9 @@ from typing import Any
 
 from turnout.adapters.contract import NormalizedStream
 from turnout.adapters.openai_client import SdkClient, keep_over_fork
+from turnout.adapters.openai_end import EndWatch
 from turnout.adapters.openai_faults import Awaited, Seam
-from turnout.adapters.wire import Watch
+from turnout.adapters.openai_words import error_in
 from turnout.errors import ProviderError
 
 
@@ -18,19 +19,22 @@ class WatchedStream(NormalizedStream):
     """Hands out the chunks of an SDK stream, one reader at a time; ``close`` may come from any thread.
 
     The first content must come before the attempt's Limit, and each next within ``idle_seconds`` of the one before:
-    bytes and chunks without content gain no time, and none passes while nobody reads. ``on_unreadable`` is told when
-    the stream ends without one chunk of a known shape.
+    bytes and chunks without content gain no time, and none passes while nobody reads.
+
+    A stream that ends without one chunk of a known shape counts as whole, and ``on_unreadable`` is told. Of an
+    operation whose shape is ``known`` only the provider's own end mark makes it so, and such chunks are no content.
     """
 
     def __init__(
         self,
         native: Any,
         client: SdkClient,
-        watch: Watch,
+        watch: EndWatch,
         seam: Seam,
         *,
         granted_seconds: float,
         idle_seconds: float,
+        known: bool,
         on_unreadable: Callable[[], None],
     ) -> None:
         self._native = native
@@ -41,6 +45,7 @@ class WatchedStream(NormalizedStream):
         self._idle_seconds = idle_seconds
         self._left_seconds = granted_seconds if watch.limit is None else watch.limit.remaining()
         self._awaited = Awaited.FIRST_TOKEN
+        self._known = known
         self._on_unreadable = on_unreadable
         self._usage: Any = None
         self._content = False
@@ -139,8 +144,8 @@ class WatchedStream(NormalizedStream):
             return
         if not self._over_anyway(None):
             self._seam.raise_if_ended(self._watch, self._seconds, self._awaited)
-        if self._strange and not self._readable:
-            self._ran_out = True
+        if self._strange and not self._readable and (not self._known or self._watch.done):
+            self._ran_out = self._content = True
             self._on_unreadable()
 
     def _over_anyway(self, error: Exception | None) -> bool:
@@ -152,9 +157,14 @@ class WatchedStream(NormalizedStream):
         return self._marked and not cut and not self._seam.declares(error)
 
     def _strange_chunk(self) -> bool:
-        """Note a chunk of no known shape: content, unless others of the stream could be read."""
+        """Note a chunk of no known shape: content, unless others of the stream could be read, or should be."""
         self._strange = True
-        return not self._readable
+        return not self._readable and not self._known
+
+    def _refuse_error(self, chunk: Any) -> None:
+        """Raise what a chunk declares in a shape that the SDK lets pass, where chunks should have another."""
+        if self._known and (error := error_in(chunk)) is not None:
+            raise self._seam.declared(error)
 
     def _end(self) -> None:
         """Give everything back, once."""

@@ -32,12 +32,23 @@ def rewritten(error: BaseException | None, clean: Callable[[str], str]) -> None:
         error = error.__cause__ or error.__context__
 
 
+def error_in(body: object) -> object:
+    """The error that a parsed body, typed or not, declares instead of an answer; None where it has no such shape."""
+    if error := field(body, "error"):
+        return error
+    if field(body, "object") == "error" or field(body, "detail") or field(body, "error_code"):
+        return body
+    # Some number their successes, too.
+    numbered = text_of(field(body, "code")) not in (None, "0", "200")
+    return body if numbered and (field(body, "message") or field(body, "msg")) else None
+
+
 def message_of(body: object) -> str:
     """The provider's own message in a parsed error body; empty where it wrote none for people."""
     if isinstance(body, str):
         text = body.strip()
         return "" if text.startswith("<") else text
-    for name in ("message", "error", "detail", "msg"):
+    for name in ("message", "error", "detail", "msg", "text"):
         found = field(body, name)
         if isinstance(found, str) and found:
             return found

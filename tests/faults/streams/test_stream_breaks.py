@@ -30,6 +30,8 @@ UNSEEN: dict[str, Behaviour] = {
     "a reset before headers": Reset(),
     "an error under status 200": StatusOkError(),
     "no event at all": Empty(),
+    "an error in a shape of its own": Status(200, body='data: {"detail": "boom"}\n\ndata: [DONE]\n\n'),
+    "an event of no known shape": Status(200, body='data: {"word": "hi"}\n\n'),
     "an end without a mark": NoFinish(Answer(text="")),
 }
 

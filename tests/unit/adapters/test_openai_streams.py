@@ -84,7 +84,13 @@ def open_stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     with ExitStack() as stack:
         adapters: dict[str, OpenAIAdapter] = {}
 
-        def start(*events: str, end: str = "close", responses: bool = False, again: bool = False) -> Any:
+        def start(
+            *events: str,
+            end: str = "close",
+            responses: bool = False,
+            again: bool = False,
+            operation: str = "",
+        ) -> Any:
             if not again:
                 url = stack.enter_context(
                     _Server("".join(f"data: {event}\n\n" for event in events).encode(), end)
@@ -98,9 +104,9 @@ def open_stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
                 )  # fmt: skip
                 adapters["odd"] = kind(config)
                 stack.callback(adapters["odd"].close)
-            operation = "responses.create" if responses else "chat.completions.create"
-            arguments: dict[str, Any] = {"input": "x"} if responses else {"messages": []}
-            return adapters["odd"].invoke(operation, {**arguments, "model": "m", "stream": True})
+            known = "responses.create" if responses else "chat.completions.create"
+            given = "input" if responses else "prompt" if operation == "completions.create" else "messages"
+            return adapters["odd"].invoke(operation or known, {given: [], "model": "m", "stream": True})
 
         yield start
 
@@ -187,6 +193,16 @@ def test_a_shape_that_nobody_knows_counts_as_complete_and_is_told_of_once(
     (warning,) = told
     assert "odd" in warning
     assert "chat.completions.create" in warning
+
+
+@pytest.mark.parametrize("event", ['{"word": "hi"}', '{"code": 1, "message": "a word"}'])
+def test_of_an_operation_without_a_known_shape_any_stream_that_ends_is_complete(
+    open_stream: Open, told: list[str], event: str
+) -> None:
+    stream = open_stream(event, operation="completions.create")
+    assert [stream.has_content for _ in stream] == [True]
+    assert stream.completed
+    assert len(told) == 1
 
 
 def test_of_threads_that_find_an_unknown_shape_at_once_one_tells_of_it(told: list[str]) -> None:

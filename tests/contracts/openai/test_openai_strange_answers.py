@@ -1,0 +1,93 @@
+"""What comes under HTTP 200 and is no answer: errors in shapes that the SDK lets pass, and shapes that nobody knows."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from turnout.errors import ProviderError, ProviderResponsesError
+from turnout.faults import Fault
+from turnout.testing.simulator import Status
+
+FailureOf = Callable[[Callable[[], Any]], ProviderError]
+
+DONE = "[DONE]"
+#: A body, and the fault, code and message that are read from it.
+ERRORS: dict[str, tuple[dict[str, Any], Fault, str | None, str]] = {
+    "object": ({"object": "error", "message": "boom", "code": 500}, Fault.SERVER_ERROR, "500", "boom"),
+    "typed object": (
+        {"object": "error", "message": "slow down", "type": "rate_limit_error", "code": None},
+        Fault.RATE_LIMIT,
+        "rate_limit_error",
+        "slow down",
+    ),
+    "detail": ({"detail": "boom"}, Fault.UNKNOWN, None, "boom"),
+    "details": ({"detail": [{"loc": ["body"], "msg": "field required"}]}, Fault.UNKNOWN, None, "field required"),
+    "msg": ({"code": 1113, "msg": "insufficient balance"}, Fault.QUOTA, "1113", "insufficient balance"),
+    "message": ({"code": "429", "message": "not so fast"}, Fault.RATE_LIMIT, "429", "not so fast"),
+    "error_code": ({"text": "boom", "error_code": 50001}, Fault.UNKNOWN, "50001", "boom"),
+}  # fmt: skip
+errors = pytest.mark.parametrize("name", ERRORS)
+
+
+def events(*bodies: object) -> Status:
+    """A stream of these events, and nothing else."""
+    text = "".join(f"data: {body if body is DONE else json.dumps(body)}\n\n" for body in bodies)
+    return Status(200, body=text, headers={"content-type": "text/event-stream"})
+
+
+def opening(bench: Any) -> dict[str, Any]:
+    if bench.chat:
+        return {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
+    return {"type": "response.created", "response": {"id": "r", "status": "in_progress"}}
+
+
+def assert_declared(failure: ProviderError, name: str, bench: Any) -> None:
+    body, fault, code, message = ERRORS[name]
+    assert (failure.fault, failure.error_code) == (fault, code)
+    assert failure.message == message
+    assert message in str(failure)
+    assert isinstance(failure, ProviderResponsesError) is not bench.chat
+    assert isinstance(failure.body, dict)
+    assert {key: value for key, value in failure.body.items() if value is not None} == {
+        key: value for key, value in body.items() if value is not None
+    }
+
+
+@pytest.mark.parametrize("end", [(), (DONE,)], ids=["closed", "done"])
+@pytest.mark.parametrize("opened", [False, True], ids=["first", "later"])
+@errors
+def test_an_event_in_the_shape_of_an_error_is_the_error_that_it_declares(
+    bench: Any, name: str, opened: bool, end: tuple[str, ...], failure_of: FailureOf
+) -> None:
+    bench.play(events(*[opening(bench)] * opened, ERRORS[name][0], *end))
+    stream = bench.stream()
+    assert_declared(failure_of(lambda: list(stream)), name, bench)
+    assert not stream.has_content
+    assert not stream.completed
+
+
+@pytest.mark.parametrize("strange", [{"id": "c", "choices": None}, {"word": "hi"}, None, "boom", [], 5])
+def test_a_stream_of_strange_events_alone_is_cut_short_unless_its_provider_marks_the_end(
+    bench: Any, strange: Any, warnings_told: list[str]
+) -> None:
+    bench.play([events(strange, strange), events(strange, strange, DONE)])
+    adapter = bench.adapter()
+    cut, whole = bench.stream(adapter), bench.stream(adapter)
+    assert len(list(cut)) == 2
+    assert not cut.completed
+    assert not cut.has_content
+    assert warnings_told == []
+    list(whole)
+    assert whole.completed
+    assert whole.has_content
+    (warning,) = warnings_told
+    assert bench.operation in warning
+
+
+def test_strange_events_before_those_of_an_answer_are_no_content(bench: Any) -> None:
+    bench.play(events({"id": "c", "choices": None}, opening(bench)))
+    stream = bench.stream()
+    assert [stream.has_content for _ in stream] == [False, False]
+    assert not stream.completed
