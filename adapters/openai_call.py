@@ -11,6 +11,7 @@ from turnout.adapters.openai_client import ClientSource, SdkClient
 from turnout.adapters.openai_end import EndWatch
 from turnout.adapters.openai_faults import Seam
 from turnout.adapters.openai_stream import WatchedStream
+from turnout.adapters.openai_words import error_in
 from turnout.clock import Clock, SystemClock
 from turnout.config import ProviderConfig
 from turnout.deadline import Limit
@@ -91,6 +92,11 @@ class OpenAIAdapter(ABC):
     @abstractmethod
     def _judge(self, answer: Any, operation: str) -> None:
         """Raise the failure that a whole answer declares."""
+
+    def _refuse_error(self, answer: Any) -> None:
+        """Raise what a whole answer declares in the shape of an error: some servers put theirs under HTTP 200."""
+        if (error := error_in(answer)) is not None:
+            raise self._seam.declared(error)
 
     def _client(self) -> SdkClient:
         try:

@@ -52,14 +52,15 @@ class OpenAIChatAdapter(OpenAIAdapter):
     def _judge(self, answer: Any, operation: str) -> None:
         if not operation.startswith("chat.completions."):
             return
+        choices = getattr(answer, "choices", None)
+        listed = isinstance(choices, list)
+        if choices and listed:
+            return
         if isinstance(answer, str):
             raise self._seam.unreadable()
-        if getattr(answer, "choices", None):
-            return
-        # Some servers put their errors under HTTP 200, where the SDK reads them as an answer without choices.
-        error = getattr(answer, "error", None)
-        if error is not None:
-            raise self._seam.declared(error)
+        self._refuse_error(answer)
+        if operation == self.known_operation and not listed:
+            raise self._seam.no_answer()
 
 
 def _holds_content(choice: Any) -> bool:

@@ -147,6 +147,11 @@ class Seam:
             ProviderError, "answered with something that is not JSON", error, fault=Fault.UNKNOWN
         )
 
+    def no_answer(self) -> ProviderError:
+        """The error for an answer without what every answer of its operation has."""
+        text = "answered with JSON that is no answer; check its base_url and protocol"
+        return self._error(self.declared_as, text, None, fault=Fault.SERVER_ERROR)
+
     def declares(self, error: Exception | None) -> bool:
         """Whether an exception out of a stream is the provider's own word, not a mishap on the way."""
         return isinstance(error, ProviderError) or type(error).__name__ == "APIError"

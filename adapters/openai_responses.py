@@ -12,6 +12,8 @@ from turnout.errors import ProviderResponsesError, named
 
 _FAILURES = frozenset({"response.failed", "error"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
+#: A tuple: where a server writes no word, it need not be hashable.
+_SERVED = ("completed", "queued", "in_progress", "cancelled")
 #: Events that announce, and say nothing yet.
 _PRELUDE = frozenset({"response.created", "response.queued", "response.in_progress", "keepalive"})
 
@@ -67,15 +69,19 @@ class OpenAIResponsesAdapter(OpenAIAdapter):
         )
 
     def _judge(self, answer: Any, operation: str) -> None:
+        status = getattr(answer, "status", None)
+        if status in _SERVED:
+            return
         if isinstance(answer, str):
             raise self._seam.unreadable()
-        status = getattr(answer, "status", None)
         if status == "failed":
             raise self._seam.failed(None, answer)
         if status == "incomplete":
             warn_incomplete(self._config, answer)
-        elif status is None and getattr(answer, "error", None) is not None:
-            raise self._seam.declared(answer.error)
+            return
+        self._refuse_error(answer)
+        if not isinstance(getattr(answer, "output", None), list):
+            raise self._seam.no_answer()
 
 
 def warn_incomplete(config: ProviderConfig, response: Any) -> None:

@@ -91,3 +91,59 @@ def test_strange_events_before_those_of_an_answer_are_no_content(bench: Any) -> 
     stream = bench.stream()
     assert [stream.has_content for _ in stream] == [False, False]
     assert not stream.completed
+
+
+def whole(body: object) -> Status:
+    """A whole answer."""
+    return Status(200, body=json.dumps(body), headers={"content-type": "application/json"})
+
+
+@errors
+def test_an_answer_in_the_shape_of_an_error_is_the_error_that_it_declares(
+    bench: Any, name: str, failure_of: FailureOf
+) -> None:
+    bench.play(whole(ERRORS[name][0]))
+    assert_declared(failure_of(bench.call), name, bench)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        float("nan"),
+        [],
+        {},
+        {"choices": None},
+        {"id": "c", "object": "chat.completion", "model": "m", "choices": {"0": "hi"}, "usage": None},
+        {"status": ["completed"], "output": None},
+        {"status": "ok", "data": "hi"},
+        {"code": 0, "message": "success", "data": None},
+    ],
+)
+def test_an_answer_without_what_every_answer_has_is_its_providers_failure(
+    bench: Any, body: object, failure_of: FailureOf
+) -> None:
+    bench.play(whole(body))
+    failure = failure_of(bench.call)
+    assert failure.fault is Fault.SERVER_ERROR
+    assert "no answer; check its base_url and protocol" in str(failure)
+
+
+def test_an_answer_of_the_other_protocol_is_its_providers_failure(bench: Any, failure_of: FailureOf) -> None:
+    choices = [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]
+    other = {"object": "response", "output": []} if bench.chat else {"choices": choices}
+    bench.play(whole(other))
+    assert failure_of(bench.call).fault is Fault.SERVER_ERROR
+
+
+def test_an_answer_that_says_nothing_is_an_answer(bench: Any) -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}
+    bench.play(whole({"id": "c", "choices": [], "usage": usage} if bench.chat else {"id": "r", "output": []}))
+    assert bench.call().id == ("c" if bench.chat else "r")
+
+
+@pytest.mark.parametrize("bench", ["responses"], indirect=True)
+@pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled"])
+def test_a_response_without_output_passes_while_its_status_says_why(bench: Any, status: str) -> None:
+    bench.play(whole({"id": "r", "object": "response", "status": status}))
+    assert bench.call().status == status
