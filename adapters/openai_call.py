@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from loguru import logger
 
@@ -16,6 +16,14 @@ from turnout.clock import Clock, SystemClock
 from turnout.config import ProviderConfig
 from turnout.deadline import Limit
 from turnout.errors import ProviderError, TurnoutError, named
+
+_RAW: Final = "with_raw_response."
+_SENDS_NOTHING: Final = (
+    'called, it sends nothing; use "create" itself, with stream=True where the answer is to stream'
+)
+_RAW_STREAM: Final = (
+    "a raw response is not watched while it streams; leave out with_raw_response, or stream=True"
+)
 
 
 class OpenAIAdapter(ABC):
@@ -74,7 +82,12 @@ class OpenAIAdapter(ABC):
             if isinstance(answer, client.stream_type):
                 stream = self._stream(answer, client, watch, granted, operation)
                 return stream
-            self._judge(answer, operation)
+            if not watch.sent:
+                raise self._seam.unsupported(operation, _SENDS_NOTHING)
+            if _RAW in operation:
+                self._judge_raw(answer, operation, watch, granted)
+            else:
+                self._judge(answer, operation)
             return answer
         finally:
             if stream is None:
@@ -92,6 +105,19 @@ class OpenAIAdapter(ABC):
     @abstractmethod
     def _judge(self, answer: Any, operation: str) -> None:
         """Raise the failure that a whole answer declares."""
+
+    def _judge_raw(self, raw: Any, operation: str, watch: EndWatch, granted: float) -> None:
+        """As ``_judge``, for the SDK's raw response. One whose body is still to come would be left to nobody's care."""
+        if not raw.http_response.is_closed:
+            raw.http_response.close()
+            raise self._seam.unsupported(operation, _RAW_STREAM)
+        if operation.replace(_RAW, "") != self.known_operation:
+            return
+        try:
+            answer = raw.parse()
+        except Exception as error:
+            raise self._seam.mapped(error, watch, seconds=granted) from error
+        self._judge(answer, self.known_operation)
 
     def _refuse_error(self, answer: Any) -> None:
         """Raise what a whole answer declares in the shape of an error: some servers put theirs under HTTP 200."""

@@ -1,0 +1,58 @@
+"""Operations that answer in a way of their own: they send nothing yet, or hand out the SDK's raw responses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from turnout.errors import ProviderError, UnsupportedOperationError
+from turnout.faults import Fault
+from turnout.testing.simulator import Empty, Stall, Status, StatusOkError
+
+FailureOf = Callable[[Callable[[], Any]], ProviderError]
+
+
+@pytest.mark.parametrize("bench", ["chat"], indirect=True)
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "chat.completions.stream",
+        "chat.completions.with_streaming_response.create",
+        "with_streaming_response.chat.completions.create",
+    ],
+)
+def test_an_operation_that_sends_nothing_when_called_is_refused_and_says_what_to_use(
+    bench: Any, operation: str, failure_of: FailureOf
+) -> None:
+    failure = failure_of(lambda: bench.adapter().invoke(operation, {**bench.arguments, "model": "m"}))
+    assert isinstance(failure, UnsupportedOperationError)
+    assert failure.fault is Fault.INVALID_OPERATION
+    assert 'use "create" itself, with stream=True' in str(failure)
+    assert bench.simulator.total("alpha") == 0
+
+
+@pytest.mark.parametrize("bench", ["chat"], indirect=True)
+@pytest.mark.parametrize(
+    "operation",
+    ["chat.completions.with_raw_response.create", "with_raw_response.chat.completions.create"],
+)
+def test_a_raw_response_is_judged_by_what_is_in_it(bench: Any, operation: str, failure_of: FailureOf) -> None:
+    adapter, arguments = bench.adapter(), {**bench.arguments, "model": "m"}
+    assert bench.text_of(adapter.invoke(operation, arguments).parse()) == "all is well"
+    bench.play([StatusOkError("all broken", "server_error"), Empty(), Status(503)])
+    assert failure_of(lambda: adapter.invoke(operation, arguments)).fault is Fault.SERVER_ERROR
+    assert "not JSON" in str(failure_of(lambda: adapter.invoke(operation, arguments)))
+    assert failure_of(lambda: adapter.invoke(operation, arguments)).status_code == 503
+
+
+@pytest.mark.parametrize("bench", ["chat"], indirect=True)
+def test_a_raw_response_that_streams_is_refused_and_its_connection_given_back(
+    bench: Any, failure_of: FailureOf
+) -> None:
+    bench.play(Stall(after_chunks=1))
+    arguments = {**bench.arguments, "model": "m", "stream": True}
+    operation = "chat.completions.with_raw_response.create"
+    failure = failure_of(lambda: bench.adapter().invoke(operation, arguments))
+    assert isinstance(failure, UnsupportedOperationError)
+    assert "leave out with_raw_response, or stream=True" in str(failure)
+    bench.simulator.wait_for(lambda: bench.simulator.connections() == 0)
