@@ -204,7 +204,7 @@ class Seam:
             message=self.config.without_key(message),
             error_type=error_type,
             error_code=code or error_type,
-            body=self._without_key(body),
+            body=self._body(body),
             **known,
         )
 
@@ -230,8 +230,16 @@ class Seam:
         word = text_of(value)
         return None if word is None else self.config.without_key(word)
 
+    def _body(self, body: Any) -> Any:
+        """A parsed error object with the key taken out of its texts; nothing where it is nested deeper than can be
+        followed: what it means is known without it."""
+        try:
+            return self._without_key(body)
+        except (RecursionError, ValueError):
+            return None
+
     def _without_key(self, body: Any) -> Any:
-        """A parsed error object with the key taken out of its texts. One that the SDK typed becomes plain again."""
+        """One that the SDK typed becomes plain again."""
         if isinstance(body, str):
             return self.config.without_key(body)
         if isinstance(body, dict):
@@ -258,7 +266,7 @@ class Seam:
             error_type=error_type,
             error_code=code,
             message=self.config.without_key(message),
-            body=self._without_key(body),
+            body=self._body(body),
             response=error.response,
             retry_after_seconds=wait,
             should_retry=should_retry(error.response.headers),

@@ -48,14 +48,18 @@ def message_of(body: object) -> str:
     if isinstance(body, str):
         text = body.strip()
         return "" if text.startswith("<") else text
-    for name in ("message", "error", "detail", "msg", "text"):
-        found = field(body, name)
-        if isinstance(found, str) and found:
-            return found
-        if isinstance(found, Mapping):
-            return message_of(found)
-        if isinstance(found, list) and found and isinstance(found[0], Mapping):
-            return message_of(found[0])
+    inner: object = body
+    # No recursion: it may be nested deeper than our stack is.
+    while inner is not None:
+        body, inner = inner, None
+        for name in ("message", "error", "detail", "msg", "text"):
+            found = field(body, name)
+            if isinstance(found, str) and found:
+                return found
+            inner = found[0] if isinstance(found, list) and found else found
+            if isinstance(inner, Mapping):
+                break
+            inner = None
     return ""
 
 

@@ -13,6 +13,7 @@ from turnout.testing.simulator import Status
 FailureOf = Callable[[Callable[[], Any]], ProviderError]
 
 DONE = "[DONE]"
+JSON = {"content-type": "application/json"}
 #: A body, and the fault, code and message that are read from it.
 ERRORS: dict[str, tuple[dict[str, Any], Fault, str | None, str]] = {
     "object": ({"object": "error", "message": "boom", "code": 500}, Fault.SERVER_ERROR, "500", "boom"),
@@ -95,7 +96,7 @@ def test_strange_events_before_those_of_an_answer_are_no_content(bench: Any) -> 
 
 def whole(body: object) -> Status:
     """A whole answer."""
-    return Status(200, body=json.dumps(body), headers={"content-type": "application/json"})
+    return Status(200, body=json.dumps(body), headers=JSON)
 
 
 @errors
@@ -147,3 +148,16 @@ def test_an_answer_that_says_nothing_is_an_answer(bench: Any) -> None:
 def test_a_response_without_output_passes_while_its_status_says_why(bench: Any, status: str) -> None:
     bench.play(whole({"id": "r", "object": "response", "status": status}))
     assert bench.call().status == status
+
+
+def test_an_error_nested_too_deep_to_be_kept_is_still_the_error_that_it_declares(
+    bench: Any, failure_of: FailureOf
+) -> None:
+    said = '"message": "slow down", "code": "rate_limit_exceeded"'
+    body = f'{{"error": {{{said}, "trace": {"[" * 700}{"]" * 700}}}}}'
+    bench.play([Status(429, body=body, retry_after=30, headers=JSON), Status(200, body=body, headers=JSON)])
+    adapter = bench.adapter()
+    refused, declared = failure_of(lambda: bench.call(adapter)), failure_of(lambda: bench.call(adapter))
+    assert (refused.status_code, refused.fault, refused.retry_after_seconds) == (429, Fault.RATE_LIMIT, 30.0)
+    assert (refused.error_code, refused.message) == ("rate_limit_exceeded", "slow down")
+    assert (declared.fault, declared.message) == (Fault.RATE_LIMIT, "slow down")

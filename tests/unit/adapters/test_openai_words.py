@@ -47,6 +47,13 @@ def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: 
     assert retry_after_seconds(headers, NOON) == seconds
 
 
+def test_a_message_is_found_however_deep_it_lies() -> None:
+    body: object = {"message": "down here"}
+    for _ in range(5_000):
+        body = {"error": [body]}
+    assert message_of(body) == "down here"
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
