@@ -1,8 +1,6 @@
 """The adapters that come with turnout, by protocol."""
 
-import importlib
 from collections.abc import Collection
-from contextlib import suppress
 from typing import Final, Protocol, assert_never
 
 from turnout.adapters.contract import NativeAdapter
@@ -16,12 +14,6 @@ class ClosableAdapter(NativeAdapter, Protocol):
 
 
 SUPPORTED_PROTOCOLS: Final = frozenset({ApiProtocol.OPENAI_CHAT, ApiProtocol.OPENAI_RESPONSES})
-
-
-_NEEDED: Final = {
-    ApiProtocol.OPENAI_CHAT: "openai.resources.chat",
-    ApiProtocol.OPENAI_RESPONSES: "openai.resources.responses",
-}
 
 
 class BuiltInAdapters:
@@ -40,11 +32,12 @@ class BuiltInAdapters:
 
     @staticmethod
     def prepare(protocols: Collection[ApiProtocol]) -> None:
-        """Import what calls for ``protocols`` need, which takes a second that is better not taken from the first call's
+        """Import and build what calls for ``protocols`` need: a second that is better not taken from the first call's
         deadline. What is not installed is told of by the call that needs it."""
+        from turnout.adapters.openai_models import build_models
+
         for protocol in SUPPORTED_PROTOCOLS.intersection(protocols):
-            with suppress(ImportError):
-                importlib.import_module(_NEEDED[protocol])
+            build_models(protocol)
 
     def close(self) -> None:
         for adapter in self._adapters.values():
