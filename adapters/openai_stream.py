@@ -5,7 +5,7 @@ import os
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from turnout.adapters.contract import NormalizedStream
 from turnout.adapters.openai_client import SdkClient, keep_over_fork
@@ -14,12 +14,16 @@ from turnout.adapters.openai_faults import Awaited, Seam
 from turnout.adapters.openai_words import error_in
 from turnout.errors import ProviderError
 
+#: How long whatever may follow the mark of an answer's end is waited for: usage most often comes at once.
+AFTER_MARK_SECONDS: Final = 2.0
+
 
 class WatchedStream(NormalizedStream):
     """Hands out the chunks of an SDK stream, one reader at a time; ``close`` may come from any thread.
 
     The first content must come before the attempt's Limit, and each next within ``idle_seconds`` of the one before:
-    bytes and chunks without content gain no time, and none passes while nobody reads.
+    bytes and chunks without content gain no time, and none passes while nobody reads. Once the answer is marked whole,
+    what may follow is waited for ``AFTER_MARK_SECONDS`` at most.
 
     A stream that ends without one chunk of a known shape counts as whole, and ``on_unreadable`` is told. Of an
     operation whose shape is ``known`` only the provider's own end mark makes it so, and such chunks are no content.
@@ -136,6 +140,8 @@ class WatchedStream(NormalizedStream):
             self._seconds = self._left_seconds = self._idle_seconds
         elif limit is not None:
             self._left_seconds = limit.remaining()
+        if self._marked:
+            self._left_seconds = min(self._left_seconds, AFTER_MARK_SECONDS)
         return chunk
 
     def _at_end(self) -> None:

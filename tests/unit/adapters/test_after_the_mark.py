@@ -1,0 +1,94 @@
+"""How long a stream is read on once its answer was marked whole."""
+
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from turnout.adapters.openai_chat import ChatStream
+from turnout.adapters.openai_end import EndWatch
+from turnout.adapters.openai_faults import Seam
+from turnout.adapters.openai_responses import ResponsesStream
+from turnout.adapters.openai_stream import AFTER_MARK_SECONDS, WatchedStream
+from turnout.calls import ApiProtocol
+from turnout.config import ProviderConfig
+from turnout.deadline import Limit
+from turnout.testing import ManualClock
+
+IDLE_SECONDS = 120.0
+
+
+class Opened:
+    """A stream of given chunks, one every half second, whose connection then says nothing more."""
+
+    def __init__(self, kind: type[WatchedStream], chunks: list[Any], idle_seconds: float) -> None:
+        clock = ManualClock()
+        self.limit = Limit(clock.monotonic() + IDLE_SECONDS, clock)
+        #: How long each read may wait.
+        self.waits: list[float] = []
+        config = ProviderConfig(
+            provider_id="a", name="a", protocol=ApiProtocol.OPENAI_CHAT, model="m", api_key=SecretStr("k")
+        )
+        client: Any = SimpleNamespace(pid=os.getpid(), leave=lambda: None)
+        self.stream = kind(
+            self._native(chunks, clock), client, EndWatch(self.limit),
+            Seam(config, clock), granted_seconds=IDLE_SECONDS, idle_seconds=idle_seconds, known=True,
+            on_unreadable=lambda: None,
+        )  # fmt: skip
+
+    def _native(self, chunks: list[Any], clock: ManualClock) -> Iterator[Any]:
+        for chunk in chunks:
+            self.waits.append(self.limit.remaining())
+            clock.advance(0.5)
+            yield chunk
+        self.waits.append(self.limit.remaining())
+        raise TimeoutError
+
+
+def choice(finish_reason: str | None = None, index: int = 0) -> Any:
+    said = SimpleNamespace(index=index, delta=SimpleNamespace(content="x"), finish_reason=finish_reason)
+    return SimpleNamespace(choices=[said], usage=None)
+
+
+USAGE = SimpleNamespace(choices=[], usage=SimpleNamespace(total_tokens=1))
+DELTA = SimpleNamespace(type="response.output_text.delta", delta="x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "chunks"),
+    [
+        (ChatStream, [choice(), choice("stop")]),
+        (ResponsesStream, [DELTA, SimpleNamespace(type="response.completed", response=None)]),
+        (ResponsesStream, [DELTA, SimpleNamespace(type="response.incomplete", response=None)]),
+    ],
+)
+def test_after_the_mark_of_its_end_an_answer_is_read_on_for_a_short_grace_alone(
+    kind: type[WatchedStream], chunks: list[Any]
+) -> None:
+    opened = Opened(kind, chunks, IDLE_SECONDS)
+    assert list(opened.stream) == chunks
+    assert opened.stream.completed
+    assert opened.waits == [IDLE_SECONDS, IDLE_SECONDS, AFTER_MARK_SECONDS]
+
+
+def test_what_follows_the_mark_gains_no_time() -> None:
+    opened = Opened(ChatStream, [choice("stop"), USAGE], IDLE_SECONDS)
+    list(opened.stream)
+    assert opened.stream.usage.total_tokens == 1
+    assert opened.waits == [IDLE_SECONDS, AFTER_MARK_SECONDS, AFTER_MARK_SECONDS - 0.5]
+
+
+def test_the_grace_is_never_longer_than_the_idle_limit() -> None:
+    opened = Opened(ChatStream, [choice("stop")], 0.25)
+    list(opened.stream)
+    assert opened.waits == [IDLE_SECONDS, 0.25]
+
+
+def test_a_choice_that_is_still_open_keeps_the_idle_limit() -> None:
+    opened = Opened(ChatStream, [choice(), choice(index=1), choice("stop")], IDLE_SECONDS)
+    with pytest.raises(Exception, match="failed: TimeoutError"):
+        list(opened.stream)
+    assert opened.waits[-1] == IDLE_SECONDS
