@@ -47,7 +47,9 @@ class Reading:
         self._by = opened.by
         self._limit = opened.limit
         self._started = opened.started
+        #: What is held is handed out; and, until content was, whatever comes must come by the invocation's deadline.
         self._flows = False
+        self._due = True
         self._chunks = 0
         self._held: deque[Any] = deque()
         self._first_seconds: float | None = None
@@ -104,7 +106,7 @@ class Reading:
                 if not self._chunks:
                     self._first_seconds = self._runtime.clock.monotonic() - self._started
                 self._chunks += 1
-                if self._flows:
+                if not self._due:
                     return chunk
                 self._hold(chunk)
                 continue
@@ -125,16 +127,21 @@ class Reading:
         if self._runtime.clock.monotonic() >= self._limit.latest:
             # Of a stream of the user's own: others are cut in time.
             self._limit.cut(DEADLINE)
+            self._flows = False
             raise late(self._by)
-        match of_held(self.progress.invocation.failure_policy, self.stream.has_content, len(self._held)):
-            case Held.RELEASED:
-                # The invocation's deadline is met: what comes now has times of its own.
-                self._limit.latest = math.inf
-                self._flows = True
-            case Held.TOO_MANY:
-                raise too_long(self._by, len(self._held))
-            case Held.KEPT:
-                pass
+        content = self.stream.has_content
+        if not self._flows:
+            match of_held(self.progress.invocation.failure_policy, content, len(self._held)):
+                case Held.RELEASED:
+                    self._flows = True
+                case Held.TOO_MANY:
+                    raise too_long(self._by, len(self._held))
+                case Held.KEPT:
+                    pass
+        if content and self._flows:
+            # The invocation's deadline is met: what comes now has times of its own.
+            self._limit.latest = math.inf
+            self._due = False
 
     def _end(self) -> None:
         if self.over:

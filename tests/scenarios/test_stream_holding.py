@@ -220,6 +220,29 @@ def test_a_stream_of_the_users_own_is_held_back_no_longer_than_the_deadline(
     assert stream.report().attempts[0].fault is Fault.DEADLINE
 
 
+def test_a_prelude_that_is_handed_out_for_its_length_leaves_the_deadline_in_force(rig: Any) -> None:
+    clock = ManualClock()
+
+    def late(then: Any) -> Any:
+        def give() -> Any:
+            clock.advance(1.0)
+            return then
+
+        return give
+
+    pings = [Prelude("ping")] * (MOST_PRELUDE_CHUNKS + 1)
+    scripts = [[*pings, "in time", late("more"), FINISHED], [*pings, late(Prelude("ping")), "x", FINISHED]]
+    router = rig.scripted(ScriptedAdapters({"a": scripts}), "a", clock=clock)
+
+    assert list(router.invoke(rig.chat(stream=True), timeout=1.0))[-2:] == ["in time", "more"]
+    stream = router.invoke(rig.chat(stream=True), timeout=1.0)
+    assert [next(stream) for _ in pings] == ["ping"] * len(pings)
+    with pytest.raises(DeadlineExceededError):
+        next(stream)
+    assert list(stream) == []
+    assert stream.report().attempts[0].fault is Fault.DEADLINE
+
+
 def test_a_stream_that_can_not_be_asked_or_closed_is_its_providers_failure(rig: Any) -> None:
     class Broken(ScriptedStream):
         @property
