@@ -56,6 +56,8 @@ class Awaited(Enum):
     )
     FIRST_TOKEN = ("sent no content within {}", "first_token_timeout_seconds or timeout=")
     MORE = ("sent no more content for {} in the middle of its stream", "idle_timeout_seconds")
+    #: Of a stream that is held back until it is whole.
+    WHOLE = ("had not sent its whole answer by the call's deadline", "timeout=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,11 @@ class Seam:
             return None
         if limit.reason is not None:
             return self.cut(limit.reason, error)
-        return self.late(seconds, awaited, error) if watch.over else None
+        if not watch.over:
+            return None
+        if awaited is Awaited.MORE and limit.until >= limit.latest:
+            awaited = Awaited.WHOLE
+        return self.late(seconds, awaited, error)
 
     def raise_if_ended(self, watch: Watch, seconds: float, awaited: Awaited) -> None:
         """Raise what the attempt's own Limit says, where it says anything."""

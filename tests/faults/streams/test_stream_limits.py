@@ -84,6 +84,14 @@ def test_a_stall_after_content_is_an_error_where_nobody_discards(pair: Any) -> N
     assert pair.simulator.total("backup") == 0
 
 
+def test_a_held_answer_that_the_deadline_ends_is_not_said_to_have_idled(pair: Any) -> None:
+    router = pair.router(Stall(after_chunks=1), primary=limits(LONG_SECONDS, LONG_SECONDS))
+    stream = pair.stream(router, timeout=2 * SHORT_SECONDS, stream_failure_policy="hold")
+
+    with pytest.raises(DeadlineExceededError, match="had not sent its whole answer by the call's deadline"):
+        next(stream)
+
+
 @pytest.mark.slow
 def test_a_stream_may_take_longer_than_a_whole_answer_may(pair: Any) -> None:
     """``timeout_seconds`` bounds none of a stream's waits that have a limit of their own."""
