@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from turnout.adapters.openai_codes import fault_of_code, fault_of_status
+from turnout.adapters.openai_exceptions import is_of_a_header, is_of_http, plain, refuses_arguments
 from turnout.adapters.openai_words import (
     field,
     message_of,
@@ -80,27 +81,27 @@ class Seam:
         ended = self.ended(watch, seconds, awaited, error)
         if ended is not None:
             return ended
-        if _is_of_a_header(error) or _is_of_a_header(error.__cause__):
+        if is_of_a_header(error) or is_of_a_header(error.__cause__):
             return self.unsendable(error)
         openai = importlib.import_module("openai")
         if isinstance(error, openai.APIStatusError):
             return self._status(error)
-        if isinstance(error, openai.APITimeoutError) or _is(error, "TimeoutException"):
+        if isinstance(error, openai.APITimeoutError) or is_of_http(error, "TimeoutException"):
             return self._error(
                 ProviderTimeoutError,
                 "did not answer within the timeout that the call's arguments give",
                 error,
                 by_caller=True,
             )
-        if isinstance(error, openai.APIConnectionError) or _is(error, "RequestError"):
+        if isinstance(error, openai.APIConnectionError) or is_of_http(error, "RequestError"):
             return self._broken(error, mid_stream)
         if watch.sent and isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
             return self.unreadable(error, mid_stream=mid_stream)
         if type(error) is openai.APIError:
             return self.declared(field(error, "body"), error)
-        if not watch.sent and _refuses_arguments(error):
+        if not watch.sent and refuses_arguments(error):
             return self.unfit(error)
-        return self._error(ProviderError, f"failed: {_plain(error)}", error, fault=Fault.UNKNOWN)
+        return self._error(ProviderError, f"failed: {plain(error)}", error, fault=Fault.UNKNOWN)
 
     def ended(
         self, watch: Watch, seconds: float, awaited: Awaited, error: BaseException | None = None
@@ -164,7 +165,7 @@ class Seam:
 
     def unbuilt(self, error: Exception) -> ProviderError:
         """The error for an SDK client that could not be made: its provider's own matter, whatever was asked."""
-        text = f"could not be asked, the SDK's client for it could not be built: {_plain(error)}"
+        text = f"could not be asked, the SDK's client for it could not be built: {plain(error)}"
         step = "check its base_url (or OPENAI_BASE_URL), and the proxy and certificates that the environment names"
         return self._error(ProviderError, f"{text}; {step}", error, fault=Fault.TERMINAL)
 
@@ -279,8 +280,12 @@ class Seam:
         )
 
     def _broken(self, error: Exception, mid_stream: bool) -> ProviderError:
-        cause = error.__cause__ if error.__cause__ is not None and not _is(error, "RequestError") else error
-        why = _plain(cause)
+        cause = (
+            error.__cause__
+            if error.__cause__ is not None and not is_of_http(error, "RequestError")
+            else error
+        )
+        why = plain(cause)
         if mid_stream:
             return self._error(
                 ProviderStreamInterruptedError, f"broke off in the middle of the stream: {why}", error
@@ -316,34 +321,6 @@ class Seam:
             original=original,
             **known,
         )
-
-
-def _is(error: BaseException, name: str) -> bool:
-    """Whether an exception is the HTTP library's ``name``, in either of its generations."""
-    return any(
-        kind.__name__ == name and kind.__module__.partition(".")[0] in ("httpx", "httpx2")
-        for kind in type(error).__mro__
-    )
-
-
-def _refuses_arguments(error: Exception) -> bool:
-    """Whether an exception that came before anything was sent is about the caller's arguments."""
-    return isinstance(error, TypeError | ValueError | RecursionError)
-
-
-def _is_of_a_header(error: BaseException | None) -> bool:
-    """Whether an exception says that a header is none: it is not ASCII, not allowed, or belies the body's length."""
-    if isinstance(error, UnicodeEncodeError):
-        return error.encoding == "ascii"
-    # Of the HTTP library, or of h11 below it: the body's length is found out there, and passed on as it is.
-    return type(error).__name__ == "LocalProtocolError"
-
-
-def _plain(error: BaseException) -> str:
-    """An exception as one clause; foreign texts are kept only from kinds known to hold no request."""
-    spoken = isinstance(error, OSError | ImportError) or _is(error, "RequestError")
-    text = str(error) if spoken else ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _phrase(status: int) -> str:

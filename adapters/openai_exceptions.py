@@ -1,0 +1,29 @@
+"""Telling apart what comes out of the SDK, and of the HTTP library under it."""
+
+
+def is_of_http(error: BaseException, name: str) -> bool:
+    """Whether an exception is the HTTP library's ``name``, in either of its generations."""
+    return any(
+        kind.__name__ == name and kind.__module__.partition(".")[0] in ("httpx", "httpx2")
+        for kind in type(error).__mro__
+    )
+
+
+def refuses_arguments(error: Exception) -> bool:
+    """Whether an exception that came before anything was sent is about the caller's arguments."""
+    return isinstance(error, TypeError | ValueError | RecursionError)
+
+
+def is_of_a_header(error: BaseException | None) -> bool:
+    """Whether an exception says that a header is none: it is not ASCII, not allowed, or belies the body's length."""
+    if isinstance(error, UnicodeEncodeError):
+        return error.encoding == "ascii"
+    # Of the HTTP library, or of h11 below it: the body's length is found out there, and passed on as it is.
+    return type(error).__name__ == "LocalProtocolError"
+
+
+def plain(error: BaseException) -> str:
+    """An exception as one clause; foreign texts are kept only from kinds known to hold no request."""
+    spoken = isinstance(error, OSError | ImportError) or is_of_http(error, "RequestError")
+    text = str(error) if spoken else ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
