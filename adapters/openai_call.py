@@ -10,7 +10,7 @@ from loguru import logger
 from turnout.adapters.openai_client import ClientSource, SdkClient
 from turnout.adapters.openai_end import EndWatch
 from turnout.adapters.openai_faults import Seam
-from turnout.adapters.openai_stream import WatchedStream
+from turnout.adapters.openai_stream import AFTER_MARK_SECONDS, WatchedStream
 from turnout.adapters.openai_words import error_in
 from turnout.clock import Clock, SystemClock
 from turnout.config import ProviderConfig
@@ -80,7 +80,7 @@ class OpenAIAdapter(ABC):
             sent, watch.own = self._sent_arguments(arguments, granted if limit.until != math.inf else None)
             answer = self._called(client, native, sent, watch, granted)
             if isinstance(answer, client.stream_type):
-                stream = self._stream(answer, client, watch, granted, operation)
+                stream = self._stream(answer, client, watch, granted, operation, arguments)
                 return stream
             if not watch.sent:
                 raise self._seam.unsupported(operation, _SENDS_NOTHING)
@@ -177,15 +177,24 @@ class OpenAIAdapter(ABC):
         return sent, True
 
     def _stream(
-        self, native: Any, client: SdkClient, watch: EndWatch, granted: float, operation: str
+        self,
+        native: Any,
+        client: SdkClient,
+        watch: EndWatch,
+        granted: float,
+        operation: str,
+        arguments: Mapping[str, Any],
     ) -> WatchedStream:
+        idle_seconds = self._config.idle_timeout_seconds or self._config.timeout_seconds
         return self.stream_class(
             native,
             client,
             watch,
             self._seam,
             granted_seconds=granted,
-            idle_seconds=self._config.idle_timeout_seconds or self._config.timeout_seconds,
+            idle_seconds=idle_seconds,
+            # Of several answers one may be whole long before another begins.
+            after_mark_seconds=AFTER_MARK_SECONDS if _asks_for_one(arguments) else idle_seconds,
             known=operation == self.known_operation,
             on_unreadable=lambda: self._tell_unreadable(operation),
         )
@@ -201,3 +210,10 @@ class OpenAIAdapter(ABC):
             named(config.name, config.provider_id),
             operation,
         )
+
+
+def _asks_for_one(arguments: Mapping[str, Any]) -> bool:
+    """Whether one answer is asked for, not several at once."""
+    more = arguments.get("extra_body")
+    asked = arguments.get("n", more.get("n") if isinstance(more, Mapping) else None)
+    return asked is None or asked == 1

@@ -23,7 +23,7 @@ class WatchedStream(NormalizedStream):
 
     The first content must come before the attempt's Limit, and each next within ``idle_seconds`` of the one before:
     bytes and chunks without content gain no time, and none passes while nobody reads. Once the answer is marked whole,
-    what may follow is waited for ``AFTER_MARK_SECONDS`` at most.
+    what may follow is waited for ``after_mark_seconds`` at most.
 
     A stream that ends without one chunk of a known shape counts as whole, and ``on_unreadable`` is told. Of an
     operation whose shape is ``known`` only the provider's own end mark makes it so, and such chunks are no content.
@@ -38,6 +38,7 @@ class WatchedStream(NormalizedStream):
         *,
         granted_seconds: float,
         idle_seconds: float,
+        after_mark_seconds: float,
         known: bool,
         on_unreadable: Callable[[], None],
     ) -> None:
@@ -47,6 +48,7 @@ class WatchedStream(NormalizedStream):
         self._seam = seam
         self._seconds = granted_seconds
         self._idle_seconds = idle_seconds
+        self._after_mark_seconds = after_mark_seconds
         self._left_seconds = granted_seconds if watch.limit is None else watch.limit.remaining()
         self._awaited = Awaited.FIRST_TOKEN
         self._known = known
@@ -141,7 +143,7 @@ class WatchedStream(NormalizedStream):
         elif limit is not None:
             self._left_seconds = limit.remaining()
         if self._marked:
-            self._left_seconds = min(self._left_seconds, AFTER_MARK_SECONDS)
+            self._left_seconds = min(self._left_seconds, self._after_mark_seconds)
         return chunk
 
     def _at_end(self) -> None:

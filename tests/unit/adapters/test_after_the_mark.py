@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from turnout.adapters.openai_call import _asks_for_one
 from turnout.adapters.openai_chat import ChatStream
 from turnout.adapters.openai_end import EndWatch
 from turnout.adapters.openai_faults import Seam
@@ -36,6 +37,7 @@ class Opened:
         self.stream = kind(
             self._native(chunks, clock), client, EndWatch(self.limit),
             Seam(config, clock), granted_seconds=IDLE_SECONDS, idle_seconds=idle_seconds, known=True,
+            after_mark_seconds=AFTER_MARK_SECONDS,
             on_unreadable=lambda: None,
         )  # fmt: skip
 
@@ -92,3 +94,17 @@ def test_a_choice_that_is_still_open_keeps_the_idle_limit() -> None:
     with pytest.raises(Exception, match="failed: TimeoutError"):
         list(opened.stream)
     assert opened.waits[-1] == IDLE_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "one"),
+    [
+        ({}, True),
+        ({"n": 1}, True),
+        ({"n": 2}, False),
+        ({"extra_body": {"n": 2}}, False),
+        ({"extra_body": {}}, True),
+    ],
+)
+def test_only_where_one_answer_is_asked_for_its_mark_is_the_end(arguments: dict[str, Any], one: bool) -> None:
+    assert _asks_for_one(arguments) is one
