@@ -6,8 +6,9 @@ closed ── a rate limit, or failures up to the threshold ──▶ open ─�
   └──────────────────────────────── a probe succeeds ───────────────────────────────────────┘
 disabled: refused credentials; only a reset brings it back
 
-A half-open provider is tried by few: who would, is given a permit, and the word of its holder decides. Time opens the
-half-open door, so no event marks it: ``state_at`` says where a circuit stands.
+A half-open provider is tried by few: who would, is given a permit, and the word of its holder decides, be it late, as
+long as the circuit has not opened anew. Time opens the half-open door, so no event marks it: ``state_at`` says where a
+circuit stands.
 """
 
 from dataclasses import dataclass, replace
@@ -58,7 +59,7 @@ class Thresholds:
 @dataclass(frozen=True, slots=True)
 class Permit:
     """Leave to send one probe, until its attempt has an outcome. It lapses at ``expires_at``, lest one that was lost
-    with its thread shut the provider out for ever."""
+    with its thread shut the provider out for ever; who holds it still may renew it."""
 
     number: int
     expires_at: float
@@ -159,8 +160,8 @@ def after_failure(
     are news whenever they come.
     """
     effect = FAULTS[failure.fault].effect
-    probed = permit is not None and any(one.number == permit for one in circuit.probes)
-    if probed and permit is not None:
+    probed = _is_word_of_probe(circuit, began_epoch, permit)
+    if permit is not None:
         circuit = without_permit(circuit, permit)
     if effect is Effect.NONE or circuit.disabled:
         return circuit
@@ -201,12 +202,18 @@ def after_failure(
 
 def after_success(circuit: Circuit, began_epoch: int, permit: int | None = None) -> Circuit:
     """The circuit after a successful attempt that began in ``began_epoch``. An open one is closed by a probe alone."""
-    if circuit.disabled or (
-        circuit.opened and (permit is None or all(one.number != permit for one in circuit.probes))
-    ):
+    if circuit.disabled or (circuit.opened and not _is_word_of_probe(circuit, began_epoch, permit)):
         return circuit
     # `since` stays: a failure that began beside this success, after the bench, is news of its own and not late.
     return Circuit(since=circuit.since)
+
+
+def _is_word_of_probe(circuit: Circuit, began_epoch: int, permit: int | None) -> bool:
+    """Whether an attempt decides what becomes of an open circuit: a probe of it, and of no earlier bench. Its permit may
+    have lapsed meanwhile, as that of a long stream does, and another have been given."""
+    if permit is None or not circuit.opened:
+        return False
+    return began_epoch >= circuit.since or any(one.number == permit for one in circuit.probes)
 
 
 def _cooldown(circuit: Circuit, failure: Failure, thresholds: Thresholds, *, again: bool = False) -> float:

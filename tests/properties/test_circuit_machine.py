@@ -44,6 +44,8 @@ class CircuitMachine(RuleBasedStateMachine):
         self.benched_for: Effect | None = None
         self.opened_in = 0
         self.permits: dict[int, float] = {}
+        #: By permit, the epoch in which a probe began whose outcome is not known, be its permit good or not.
+        self.probing: dict[int, int] = {}
 
     @property
     def state(self) -> State:
@@ -69,6 +71,7 @@ class CircuitMachine(RuleBasedStateMachine):
         assert (self.circuit is not before) == given
         if given:
             self.permits = {**out, permit.number: permit.expires_at}
+            self.probing[permit.number] = self.epoch
 
     @rule(
         lateness=st.integers(0, 3),
@@ -78,10 +81,11 @@ class CircuitMachine(RuleBasedStateMachine):
     def an_attempt_fails(self, lateness: int, fault: Fault, asked: float | None) -> None:
         self._fail(fault, asked, max(self.epoch - lateness, 0), None)
 
-    @precondition(lambda self: self.permits)
+    @precondition(lambda self: self.probing)
     @rule(fault=st.sampled_from(Fault), asked=st.sampled_from([None, 0.0, 15.0]), data=st.data())
     def a_probe_fails(self, fault: Fault, asked: float | None, data: st.DataObject) -> None:
-        self._fail(fault, asked, self.epoch, data.draw(st.sampled_from(sorted(self.permits))))
+        number = data.draw(st.sampled_from(sorted(self.probing)))
+        self._fail(fault, asked, self.probing[number], number)
 
     @rule(lateness=st.integers(0, 3))
     def an_attempt_succeeds(self, lateness: int) -> None:
@@ -90,36 +94,40 @@ class CircuitMachine(RuleBasedStateMachine):
             self.failures = 0
         self.epoch += 1
 
-    @precondition(lambda self: self.permits)
+    @precondition(lambda self: self.probing)
     @rule(data=st.data())
     def a_probe_succeeds(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.permits)))
-        self.circuit = after_success(self.circuit, self.epoch, number)
-        self.benched_until, self.failures, self.failed_probes, self.permits = None, 0, 0, {}
-        self.benched_for = None
+        number = data.draw(st.sampled_from(sorted(self.probing)))
+        began = self.probing.pop(number)
+        self.circuit = after_success(self.circuit, began, number)
         self.epoch += 1
+        if self.state is State.CLOSED or (not self.disabled and began >= self.opened_in):
+            self.benched_until, self.failures, self.failed_probes, self.permits = None, 0, 0, {}
+            self.benched_for = None
 
-    @precondition(lambda self: self.permits)
+    @precondition(lambda self: self.probing)
     @rule(data=st.data())
     def a_permit_comes_back(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.permits)))
+        number = data.draw(st.sampled_from(sorted(self.probing)))
         self.circuit = without_permit(self.circuit, number)
-        del self.permits[number]
+        del self.probing[number]
+        self.permits.pop(number, None)
 
     def _fail(self, fault: Fault, asked: float | None, began: int, permit: int | None) -> None:
         failure = Failure(fault, retry_after_seconds=asked)
         effect = FAULTS[fault].effect
         late = began < self.opened_in or self.benched_until is not None
+        probed = permit is not None and began >= self.opened_in and self.benched_until is not None
         self.epoch += 1
         self.circuit = after_failure(self.circuit, failure, began, self.epoch, self.now, RULES, permit)
         if permit is not None:
-            del self.permits[permit]
+            del self.probing[permit]
+            self.permits.pop(permit, None)
         if self.disabled or effect is Effect.NONE:
             return
         if effect is Effect.DISABLE:
             self.disabled, self.permits = True, {}
             return
-        probed = permit is not None
         if effect is Effect.COUNT:
             if late and not probed:
                 return

@@ -178,10 +178,38 @@ def test_a_probe_that_succeeds_closes() -> None:
     assert closed.since == 10
 
 
-@pytest.mark.parametrize("permit", [None, 2])
-def test_a_success_without_the_permit_closes_nothing(permit: int | None) -> None:
+def test_a_success_without_a_permit_closes_nothing() -> None:
     circuit = half_open()
-    assert after_success(circuit, 99, permit) is circuit
+    assert after_success(circuit, 99) is circuit
+
+
+def test_a_probe_closes_whose_permit_lapsed_while_it_was_made() -> None:
+    lapsed = half_open(expires_at=70.0)
+    pruned = with_permit(lapsed, Permit(2, 200.0), 70.0, RULES)
+    assert after_success(lapsed, 10, 1).clean
+    assert after_success(pruned, 10, 1).clean
+
+
+def test_a_probe_fails_whose_permit_lapsed_while_it_was_made() -> None:
+    pruned = with_permit(half_open(expires_at=70.0), Permit(2, 200.0), 70.0, RULES)
+    again = failed(pruned, Fault.TIMEOUT, now=80, began=10, permit=1)
+    assert (again.state_at(80), again.open_until, again.probes) == (State.OPEN, 200, ())
+    # And the other is late, whatever it finds.
+    assert failed(again, Fault.TIMEOUT, now=81, began=11, epoch=101, permit=2) is again
+    assert after_success(again, 11, 2) is again
+
+
+def test_a_probe_of_an_earlier_bench_proves_nothing() -> None:
+    again = failed(half_open(), Fault.TIMEOUT, now=61, permit=1, epoch=20)
+    probed = with_permit(again, Permit(2, 999.0), 181, RULES)
+    assert after_success(probed, 19, 1) is probed
+    assert failed(probed, Fault.TIMEOUT, now=182, began=19, permit=1) is probed
+
+
+def test_a_late_probe_that_fails_beside_the_one_that_closed_counts_once_like_any_other() -> None:
+    closed = after_success(half_open(), 10, 1)
+    counted = failed(closed, Fault.TIMEOUT, now=62, began=10, permit=2)
+    assert (counted.state_at(62), counted.consecutive_failures) == (State.CLOSED, 1)
 
 
 def test_a_probe_that_fails_opens_again_for_longer() -> None:
