@@ -15,11 +15,10 @@ from turnout.decisions.walk import may_hold_more
 from turnout.endings import exhausted, overdue
 from turnout.exclusions import excluded
 from turnout.invocation import Progress, Target
+from turnout.probing import permit_seconds
 from turnout.runtime.lane import Lane, Token
 from turnout.runtime.steps import Ask, Sleep, Step, TakeLane
 
-#: A permit outlives the attempt that it is for by this much: time to tell of its end.
-_PERMIT_SLACK_SECONDS: Final = 5.0
 #: How soon those who wait look again whether another's probe has come back.
 _PROBE_LOOK_SECONDS: Final = 0.1
 
@@ -212,9 +211,7 @@ class Eligibility:
         given: bool | None = None
         granted = False
         try:
-            longest = max(target.timeout_seconds, target.first_token_seconds or 0.0)
-            for_seconds = longest + _PERMIT_SLACK_SECONDS
-            asked = AskPermit(target.provider_id, permit, for_seconds, progress.ahead_of_time)
+            asked = AskPermit(target.provider_id, permit, permit_seconds(target), progress.ahead_of_time)
             given = yield Ask(self.health.actor, asked)
             # Looked at again: what the owner heard since may have benched it anew.
             granted = given is True and self._may_begin(target, progress, permit)

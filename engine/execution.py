@@ -24,6 +24,7 @@ from turnout.faults import Fault
 from turnout.invocation import OpenedStream, Progress, Target, Try
 from turnout.judging import Judge, Settled
 from turnout.policies.contract import RoutingContext
+from turnout.probing import ProbeStream
 from turnout.retrying import Retries
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Ask, Await, HandOver, Step
@@ -163,7 +164,9 @@ class Execution:
                 progress.pooled = progress.submitted = False
                 end = yield HandOver(
                     OpenedStream(
-                        value,
+                        value
+                        if this.permit is None
+                        else ProbeStream(value, target, this.permit, self.health.actor, self.clock),
                         target.identity,
                         progress,
                         this.limit,

@@ -62,6 +62,8 @@ class Target:
     pace: Pace | None = None
     #: How long a stream's first content is waited for; None: as long as ``timeout_seconds`` says.
     first_token_seconds: float | None = None
+    #: How long each further content of it is; None: the same.
+    idle_seconds: float | None = None
     #: An error as text without the provider's secrets.
     told: Callable[[BaseException], str] = told
     #: Whether a call under way always ends when its limit does.

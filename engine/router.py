@@ -289,4 +289,5 @@ def _target(native: NativeProvider, *, cuttable: bool) -> Target:
         cuttable=cuttable,
         context_window=config.context_window,
         first_token_seconds=config.first_token_timeout_seconds,
+        idle_seconds=config.idle_timeout_seconds,
     )

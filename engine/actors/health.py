@@ -19,6 +19,7 @@ from turnout.decisions.circuit import (
     Thresholds,
     after_failure,
     after_success,
+    renewed,
     with_permit,
     without_permit,
 )
@@ -65,6 +66,15 @@ class AskPermit:
     number: int
     for_seconds: float
     ahead_of_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """A probe's stream is being read: its permit, if it still has it, lapses at ``expires_at``."""
+
+    provider_id: str
+    permit: int
+    expires_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +146,7 @@ class Circuits(Rests):
         return self.snapshot.circuits[provider_id].admission(now, probes_at_most, ahead_of_time=ahead_of_time)
 
     def receive(
-        self, message: Failed | Succeeded | AskPermit | Returned | AskToken | Reset
+        self, message: Failed | Succeeded | AskPermit | Renewed | Returned | AskToken | Reset
     ) -> Change | bool | None:
         now, epoch = self._clock.monotonic(), self.snapshot.epoch + 1
         if isinstance(message, Reset):
@@ -158,6 +168,8 @@ class Circuits(Rests):
                 after = after_failure(before, failure, began, epoch, now, rules, number)
             case Succeeded(_, began, number):
                 after = after_success(before, began, number)
+            case Renewed(_, number, expires_at):
+                after = renewed(before, Permit(number, expires_at))
             case Returned(_, number):
                 after = without_permit(before, number)
             case _:

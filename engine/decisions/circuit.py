@@ -137,6 +137,12 @@ def with_permit(
     return replace(circuit, probes=(*out, permit))
 
 
+def renewed(circuit: Circuit, permit: Permit) -> Circuit:
+    """The circuit with the life of a permit that is out prolonged. One in whose place there is another stays lapsed."""
+    out = tuple(permit if one.number == permit.number else one for one in circuit.probes)
+    return circuit if out == circuit.probes else replace(circuit, probes=out)
+
+
 def without_permit(circuit: Circuit, number: int) -> Circuit:
     """The circuit with a permit given back by a probe that proved nothing: cancelled, or the caller's own mistake. The
     next who comes may probe."""
@@ -209,8 +215,8 @@ def after_success(circuit: Circuit, began_epoch: int, permit: int | None = None)
 
 
 def _is_word_of_probe(circuit: Circuit, began_epoch: int, permit: int | None) -> bool:
-    """Whether an attempt decides what becomes of an open circuit: a probe of it, and of no earlier bench. Its permit may
-    have lapsed meanwhile, as that of a long stream does, and another have been given."""
+    """Whether an attempt decides what becomes of an open circuit: a probe of it, and of no earlier bench. Its permit
+    may have lapsed meanwhile, as that of a long stream does, and another have been given."""
     if permit is None or not circuit.opened:
         return False
     return began_epoch >= circuit.since or any(one.number == permit for one in circuit.probes)

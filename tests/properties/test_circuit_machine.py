@@ -14,6 +14,7 @@ from turnout.decisions.circuit import (
     Thresholds,
     after_failure,
     after_success,
+    renewed,
     with_permit,
     without_permit,
 )
@@ -112,6 +113,14 @@ class CircuitMachine(RuleBasedStateMachine):
         self.circuit = without_permit(self.circuit, number)
         del self.probing[number]
         self.permits.pop(number, None)
+
+    @precondition(lambda self: self.probing)
+    @rule(for_seconds=st.sampled_from([1.0, 20.0]), data=st.data())
+    def a_permit_is_renewed(self, for_seconds: float, data: st.DataObject) -> None:
+        permit = Permit(data.draw(st.sampled_from(sorted(self.probing))), self.now + for_seconds)
+        self.circuit = renewed(self.circuit, permit)
+        if permit.number in self.permits:
+            self.permits[permit.number] = permit.expires_at
 
     def _fail(self, fault: Fault, asked: float | None, began: int, permit: int | None) -> None:
         failure = Failure(fault, retry_after_seconds=asked)

@@ -13,6 +13,7 @@ from turnout.decisions.circuit import (
     Thresholds,
     after_failure,
     after_success,
+    renewed,
     with_permit,
     without_permit,
 )
@@ -170,6 +171,20 @@ def test_a_permit_that_was_lost_lapses() -> None:
     assert lost.admission(69.9, 1) is Admission.REFUSED
     assert lost.admission(70.0, 1) is Admission.PROBE
     assert with_permit(lost, Permit(2, 200.0), 70.0, RULES).probes == (Permit(2, 200.0),)
+
+
+def test_a_permit_that_is_renewed_lapses_later_and_is_the_same_one() -> None:
+    longer = renewed(half_open(expires_at=70.0), Permit(1, 90.0))
+    assert longer.admission(89.9, 1) is Admission.REFUSED
+    assert longer.admission(90.0, 1) is Admission.PROBE
+    assert without_permit(longer, 1).probes == ()
+
+
+def test_a_permit_that_another_has_meanwhile_is_not_renewed() -> None:
+    pruned = with_permit(half_open(expires_at=70.0), Permit(2, 200.0), 70.0, RULES)
+    assert renewed(pruned, Permit(1, 300.0)) is pruned
+    again = failed(half_open(), Fault.TIMEOUT, now=61, permit=1)
+    assert renewed(again, Permit(1, 300.0)) is again
 
 
 def test_a_probe_that_succeeds_closes() -> None:
