@@ -118,15 +118,18 @@ class Eligibility:
             if self._admission(target) is Admission.FREE:
                 return Admitted(target, token)
             permit = self.health.permit_number()
-            if (yield from self._permitted(target, token, permit, progress)):
-                return Admitted(target, token, permit)
-            self.refuse_to_go_on(progress)
-            if self._admission(target) is Admission.FREE:
-                # It answered another's probe meanwhile, and none is needed.
-                remaining.insert(0, target)
-            else:
-                self._exclude_benched(target, progress)
-            found = self.next_target(remaining, progress)
+            match (yield from self._permitted(target, token, permit, progress)):
+                case Admission.PROBE:
+                    return Admitted(target, token, permit)
+                case Admission.FREE:
+                    # Looked at again: it may have been benched anew.
+                    continue
+                case Admission.REFUSED:
+                    self.refuse_to_go_on(progress)
+                    if not self._noted_as_benched(target, progress):
+                        # The probe of another has come back meanwhile.
+                        remaining.insert(0, target)
+                    found = self.next_target(remaining, progress)
 
     def next_target(self, remaining: list[Target], progress: Progress) -> Found | list[Lane] | None:
         """Take the first provider left that is not benched by now and has room. Where all that are left are full:
@@ -151,10 +154,7 @@ class Eligibility:
 
     def benched(self, target: Target, progress: Progress) -> bool:
         """Whether ``target`` may not be tried now; if so, why is noted."""
-        if progress.ahead_of_time or self._admission(target) is not Admission.REFUSED:
-            return False
-        self._exclude_benched(target, progress)
-        return True
+        return not progress.ahead_of_time and self._noted_as_benched(target, progress)
 
     def retry_after_seconds(self, able: list[Target], progress: Progress) -> float | None:
         """Seconds until the first bench ends of those of ``able`` whom the call could have gone to; None where no bench
@@ -197,31 +197,39 @@ class Eligibility:
         names = {target.provider_id for target in found}
         progress.exclusions[:] = [one for one in progress.exclusions if one.provider_id not in names]
 
-    def _exclude_benched(self, target: Target, progress: Progress) -> None:
-        circuit = self.circuits.snapshot.circuits[target.provider_id]
+    def _noted_as_benched(self, target: Target, progress: Progress) -> bool:
+        # Looked at once: what is noted must be what was found.
+        now = self.clock.monotonic()
+        circuit = self.circuits.refusing(target.provider_id, now)
+        if circuit is None:
+            return False
         reason = FilterReason.AUTH_DISABLED_THIS_RUN if circuit.disabled else FilterReason.IN_COOLDOWN
         if all(known.provider_id != target.provider_id for known in progress.exclusions):
-            detail = exclusion_detail(circuit, self.clock.monotonic())
-            progress.exclusions.append(excluded(target, reason, detail))
+            progress.exclusions.append(excluded(target, reason, exclusion_detail(circuit, now)))
+        return True
 
     def _permitted(
         self, target: Target, token: Token | None, permit: int, progress: Progress
-    ) -> Generator[Step, Any, bool]:
-        """Ask for leave to probe. Where there is no probe after all, the room that was taken for it goes back."""
-        given: bool | None = None
-        granted = False
+    ) -> Generator[Step, Any, Admission]:
+        """Ask for leave to probe, or learn that none is needed. Where there is no attempt after all, the room that was
+        taken for it goes back."""
+        given: Admission | None = None
+        follows = Admission.REFUSED
         try:
             asked = AskPermit(target.provider_id, permit, permit_seconds(target), progress.ahead_of_time)
             given = yield Ask(self.health.actor, asked)
             # Looked at again: what the owner heard since may have benched it anew.
-            granted = given is True and self._may_begin(target, progress, permit)
+            needed = permit if given is Admission.PROBE else None
+            if given is not None and self._may_begin(target, progress, needed):
+                follows = given
         finally:
-            if given is not False and not granted:
-                # Told, not asked: also where an interrupt lost the reply, and nothing can be waited for any more.
-                self.health.actor.tell(Returned(target.provider_id, permit))
-            if not granted and token is not None:
-                token.put_back()
-        return granted
+            if follows is Admission.REFUSED:
+                if given is None or given is Admission.PROBE:
+                    # Told, not asked: also where an interrupt lost the reply, and nothing can be waited for any more.
+                    self.health.actor.tell(Returned(target.provider_id, permit))
+                if token is not None:
+                    token.put_back()
+        return follows
 
     def _waited_for_bench(self, until: float, progress: Progress) -> Generator[Step, Any, None]:
         deadline, now = progress.invocation.deadline, self.clock.monotonic()

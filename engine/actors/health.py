@@ -59,8 +59,9 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class AskPermit:
-    """May I probe? Replied: whether the permit of this ``number`` was given. It lapses ``for_seconds`` from now.
-    ``ahead_of_time`` asks while the bench still lasts."""
+    """May I probe? Replied: PROBE, and the permit of this ``number`` was given, which lapses ``for_seconds`` from now;
+    REFUSED; or FREE, where the circuit has closed meanwhile and none is needed. ``ahead_of_time`` asks while the bench
+    still lasts."""
 
     provider_id: str
     number: int
@@ -145,9 +146,15 @@ class Circuits(Rests):
         probes_at_most = self._thresholds[provider_id].half_open_probes
         return self.snapshot.circuits[provider_id].admission(now, probes_at_most, ahead_of_time=ahead_of_time)
 
+    def refusing(self, provider_id: str, now: float) -> Circuit | None:
+        """The circuit, looked at once, of a provider that may not be tried."""
+        circuit = self.snapshot.circuits[provider_id]
+        admission = circuit.admission(now, self._thresholds[provider_id].half_open_probes)
+        return circuit if admission is Admission.REFUSED else None
+
     def receive(
         self, message: Failed | Succeeded | AskPermit | Renewed | Returned | AskToken | Reset
-    ) -> Change | bool | None:
+    ) -> Change | Admission | bool | None:
         now, epoch = self._clock.monotonic(), self.snapshot.epoch + 1
         if isinstance(message, Reset):
             self._publish(dict.fromkeys(message.provider_ids, Circuit(since=epoch)))
@@ -159,11 +166,14 @@ class Circuits(Rests):
         before, rules = self.snapshot.circuits[message.provider_id], self._thresholds[message.provider_id]
         match message:
             case AskPermit(provider_id, number, for_seconds, ahead_of_time):
+                if before.state_at(now) is State.CLOSED:
+                    return Admission.FREE
                 permit = Permit(number, now + for_seconds)
                 after = with_permit(before, permit, now, rules, ahead_of_time=ahead_of_time)
-                if after is not before:
-                    self._publish({provider_id: after})
-                return after is not before
+                if after is before:
+                    return Admission.REFUSED
+                self._publish({provider_id: after})
+                return Admission.PROBE
             case Failed(_, began, failure, number):
                 after = after_failure(before, failure, began, epoch, now, rules, number)
             case Succeeded(_, began, number):

@@ -1,12 +1,13 @@
 """Probes of a provider that may answer again: how many are out, and how long one may take."""
 
 from collections import deque
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
 
-from turnout import Fault, PreferencePolicy, ProviderHTTPError
-from turnout.actors.health import Renewed
+from turnout import Fault, NoEligibleProvidersError, PreferencePolicy, ProviderHTTPError, RouterExhaustedError
+from turnout.actors.health import AskPermit, Renewed
 from turnout.decisions.circuit import State
 from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
 from turnout.testing.simulator import Answer, Status
@@ -123,3 +124,60 @@ def test_a_permit_is_renewed_with_the_first_chunk_and_then_once_in_half_of_its_l
 
     # The second is no probe.
     assert told == [(3.0, Renewed), (28.0, Renewed), (53.0, Renewed)]
+
+
+def test_a_call_that_asks_for_a_permit_after_the_probe_of_another_goes_on_without(rig: Any) -> None:
+    clock = ManualClock()
+    router = rig.scripted(ScriptedAdapters({"P": [LIMITED, "first", "second"]}), "P", clock=clock)
+    with pytest.raises(RouterExhaustedError):
+        router.invoke(rig.chat())
+    clock.advance(3.0)
+    actor = router._engine.plant.health.actor
+    ask = actor.ask
+    answers: list[Any] = []
+
+    def asks_last(message: Any, *more: Any) -> Any:
+        if isinstance(message, AskPermit) and not answers:
+            answers.append(None)
+            answers[:] = [router.invoke(rig.chat())]
+        return ask(message, *more)
+
+    actor.ask = asks_last
+
+    assert router.invoke(rig.chat()) == "second"
+    assert answers == ["first"]
+
+
+def test_threads_at_a_recovery_take_nobody_for_benched_who_answers_again(rig: Any) -> None:
+    clock = ManualClock()
+    down = True
+    said: list[str] = []
+
+    def primary(call: Any) -> str:
+        if down:
+            raise LIMITED
+        return "P"
+
+    def calls() -> None:
+        together.wait(30)
+        try:
+            said.append(router.invoke(rig.chat()))
+        except NoEligibleProvidersError as error:
+            said.append(str(error))
+
+    router = rig.scripted(ScriptedAdapters({"P": [primary]}), "P", clock=clock)
+    for _ in range(30):
+        down = True
+        with pytest.raises(RouterExhaustedError):
+            router.invoke(rig.chat())
+        down = False
+        clock.advance(3.0)
+        together = Barrier(8)
+        threads = [Thread(target=calls) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+
+    assert len(said) == 30 * 8
+    assert not [told for told in said if told != "P" and "is being probed by another call" not in told]
