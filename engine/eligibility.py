@@ -6,7 +6,8 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from turnout.actors.health import AskPermit, Circuits, Health, Returned, exclusion_detail
+from turnout.actors.health import AskPermit, Circuits, Health, Returned
+from turnout.actors.reasons import exclusion_detail
 from turnout.calls import FilterReason
 from turnout.clock import Clock
 from turnout.deadline import DEADLINE, Limit

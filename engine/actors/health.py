@@ -7,6 +7,7 @@ from typing import assert_never
 
 from loguru import logger
 
+from turnout.actors.reasons import why_benched
 from turnout.calls import Identity
 from turnout.clock import Clock
 from turnout.decisions.budget import Bucket, Refill, full, taken
@@ -238,41 +239,9 @@ class Health:
         who = f"provider {self._providers[change.provider_id].described}"
         if (after.opened or after.disabled) and after.since != before.since:
             level = "DEBUG" if before.outage and not after.disabled else "WARNING"
-            logger.log(level, "{} {}", who, _why_benched(after, change.cooldown_seconds))
+            logger.log(level, "{} {}", who, why_benched(after, change.cooldown_seconds))
         elif before.outage and not after.outage:
             logger.info("{} answers again", who)
-
-
-def exclusion_detail(circuit: Circuit, now: float) -> str:
-    """Why a circuit does not admit, for an error message."""
-    if circuit.state_at(now) is State.HALF_OPEN:
-        return f"is being probed by another call; wait for its outcome{_because(circuit)}"
-    return _why_benched(circuit, circuit.remaining_seconds(now))
-
-
-def _why_benched(circuit: Circuit, cooldown_seconds: float) -> str:
-    if circuit.disabled:
-        return (
-            "is disabled for this run: its credentials were refused; mend them, then reset_health()"
-            f"{_because(circuit)}"
-        )
-    failure = circuit.last_failure
-    trigger = "after repeated failures"
-    if failure is not None:
-        trigger = f"after {failure.fault.value.replace('_', ' ')}"
-        if circuit.consecutive_failures:
-            failures = (
-                "1 failure"
-                if circuit.consecutive_failures == 1
-                else f"{circuit.consecutive_failures} failures"
-            )
-            trigger += f" ({failures} in a row)"
-    return f"is benched for {cooldown_seconds:.1f} s {trigger}{_because(circuit)}"
-
-
-def _because(circuit: Circuit) -> str:
-    failure = circuit.last_failure
-    return f"; last error: {failure.message or failure.fault.value}" if failure else ""
 
 
 def _reported(provider: Identity, circuit: Circuit, now: float) -> ProviderHealthReport:
