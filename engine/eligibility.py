@@ -4,9 +4,9 @@ import math
 from collections.abc import Generator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from turnout.actors.health import AskPermit, Circuits, Health, Returned
+from turnout.actors.health import AskPermit, Circuits, Health, HealthSnapshot, Returned
 from turnout.actors.reasons import exclusion_detail
 from turnout.calls import FilterReason
 from turnout.clock import Clock
@@ -19,10 +19,6 @@ from turnout.invocation import Progress, Target
 from turnout.probing import permit_seconds
 from turnout.runtime.lane import Lane, Token
 from turnout.runtime.steps import Ask, Sleep, Step, TakeLane
-
-#: How soon those who wait look again whether another's probe has come back.
-_PROBE_LOOK_SECONDS: Final = 0.1
-
 
 #: A provider, and the token of its room where that is bounded.
 Found = tuple[Target, Token | None]
@@ -68,7 +64,7 @@ class Eligibility:
         """Those of ``able`` that may be tried now. Where all are benched it waits, or gives the one whose bench ends
         first of those that may be probed, as it was told to."""
         while True:
-            known = len(progress.exclusions)
+            known, seen = len(progress.exclusions), self.circuits.snapshot
             free = [target for target in able if not self.benched(target, progress)]
             if free:
                 return free
@@ -76,10 +72,13 @@ class Eligibility:
                 progress.ahead_of_time = True
                 self._forget_exclusions([soonest], progress)
                 return [soonest]
-            until = min(map(self._free_at, able))
+            now = self.clock.monotonic()
+            until = min(self.circuits.free_at(target.provider_id, now) for target in able)
             if until == math.inf or self.when_all_benched != "wait":
                 raise exhausted(progress, self.retry_after_seconds(able, progress))
-            yield from self._waited_for_bench(until, progress)
+            if until >= progress.invocation.deadline.at and not self._any_probed(able, now):
+                raise exhausted(progress, until - now)
+            yield from self._waited_for_bench(until, seen, progress)
             del progress.exclusions[known:]
 
     def note_benched(self, failed: Target, progress: Progress) -> None:
@@ -175,13 +174,10 @@ class Eligibility:
     def _admission(self, target: Target) -> Admission:
         return self.circuits.admission(target.provider_id, self.clock.monotonic())
 
-    def _free_at(self, target: Target) -> float:
-        """The instant at which ``target`` may be tried again; infinite where time does not help."""
-        circuit = self.circuits.snapshot.circuits[target.provider_id]
-        if circuit.disabled:
-            return math.inf
-        # Past for one that is being probed: its outcome is near, and when it comes nobody can say.
-        return circuit.open_until
+    def _any_probed(self, able: list[Target], now: float) -> bool:
+        """Whether one of ``able`` may be free any time, since what becomes of a probe may be known any time."""
+        circuits = self.circuits.snapshot.circuits
+        return any(circuits[target.provider_id].state_at(now) is State.HALF_OPEN for target in able)
 
     def _soonest(self, able: list[Target]) -> Target | None:
         """The one whose bench ends first, of those that have a permit left for who comes before its end."""
@@ -191,7 +187,8 @@ class Eligibility:
             for target in able
             if admission(target.provider_id, now, ahead_of_time=True) is not Admission.REFUSED
         ]
-        return min(left, key=self._free_at, default=None)
+        circuits = self.circuits.snapshot.circuits
+        return min(left, key=lambda target: circuits[target.provider_id].open_until, default=None)
 
     @staticmethod
     def _forget_exclusions(found: list[Target], progress: Progress) -> None:
@@ -232,14 +229,17 @@ class Eligibility:
                     token.put_back()
         return follows
 
-    def _waited_for_bench(self, until: float, progress: Progress) -> Generator[Step, Any, None]:
-        deadline, now = progress.invocation.deadline, self.clock.monotonic()
-        if until <= now:
-            # Being probed: what becomes of it may be known any time.
-            until = min(now + _PROBE_LOOK_SECONDS, deadline.at)
-        elif until >= deadline.at:
-            raise exhausted(progress, until - now)
-        yield Sleep(progress.under(Limit(until, self.clock)))
+    def _waited_for_bench(
+        self, until: float, seen: HealthSnapshot, progress: Progress
+    ) -> Generator[Step, Any, None]:
+        """Wait for an instant, or for news of a provider since what was ``seen``."""
+        limit = Limit(min(until, progress.invocation.deadline.at), self.clock)
+        try:
+            self.health.waiting.enter(limit)
+            if self.circuits.snapshot is seen:
+                yield Sleep(progress.under(limit))
+        finally:
+            self.health.waiting.leave(limit)
         self.refuse_to_go_on(progress, waiting_for="a provider's bench to end")
 
     def _waited_for_room(

@@ -8,6 +8,7 @@ from typing import assert_never
 from loguru import logger
 
 from turnout.actors.reasons import why_benched
+from turnout.actors.waiting import Waiting
 from turnout.calls import Identity
 from turnout.clock import Clock
 from turnout.decisions.budget import Bucket, Refill, full, taken
@@ -132,20 +133,29 @@ class ProviderHealthReport:
 
 
 class Circuits(Rests):
-    """The state and its rules; used by its actor alone, but for ``snapshot`` and ``admission``, for anyone."""
+    """The state and its rules; used by its actor alone, but for ``snapshot`` and what reads it, for anyone."""
 
-    def __init__(self, thresholds: Mapping[str, Thresholds], refill: Refill, clock: Clock) -> None:
-        """``thresholds`` of each provider, by its id."""
+    def __init__(
+        self, thresholds: Mapping[str, Thresholds], refill: Refill, clock: Clock, waiting: Waiting
+    ) -> None:
+        """``thresholds`` of each provider, by its id; ``waiting`` is told what may end a wait."""
         self._thresholds = thresholds
         self._refill = refill
         self._bucket: Bucket | None = None
         self._clock = clock
+        self._waiting = waiting
         self.snapshot = HealthSnapshot(0, dict.fromkeys(thresholds, CLEAN), True)
 
     def admission(self, provider_id: str, now: float, *, ahead_of_time: bool = False) -> Admission:
         """Whether a provider may be tried, as the snapshot has it."""
         probes_at_most = self._thresholds[provider_id].half_open_probes
         return self.snapshot.circuits[provider_id].admission(now, probes_at_most, ahead_of_time=ahead_of_time)
+
+    def free_at(self, provider_id: str, now: float) -> float:
+        """The instant from which a provider may be tried, as the snapshot has it; infinite where time does not help."""
+        return self.snapshot.circuits[provider_id].free_at(
+            now, self._thresholds[provider_id].half_open_probes
+        )
 
     def refusing(self, provider_id: str, now: float) -> Circuit | None:
         """The circuit, looked at once, of a provider that may not be tried."""
@@ -159,6 +169,7 @@ class Circuits(Rests):
         now, epoch = self._clock.monotonic(), self.snapshot.epoch + 1
         if isinstance(message, Reset):
             self._publish(dict.fromkeys(message.provider_ids, Circuit(since=epoch)))
+            self._waiting.end()
             return None
         if isinstance(message, AskToken):
             bucket = self._bucket or full(self._refill, now, message.number)
@@ -171,23 +182,32 @@ class Circuits(Rests):
                     return Admission.FREE
                 permit = Permit(number, now + for_seconds)
                 after = with_permit(before, permit, now, rules, ahead_of_time=ahead_of_time)
-                if after is before:
-                    return Admission.REFUSED
-                self._publish({provider_id: after})
-                return Admission.PROBE
+                self._publish_if_new(provider_id, before, after)
+                return Admission.REFUSED if after is before else Admission.PROBE
             case Failed(_, began, failure, number):
                 after = after_failure(before, failure, began, epoch, now, rules, number)
             case Succeeded(_, began, number):
                 after = after_success(before, began, number)
-            case Renewed(_, number, expires_at):
-                after = renewed(before, Permit(number, expires_at))
+            case Renewed(provider_id, number, expires_at):
+                self._publish_if_new(provider_id, before, renewed(before, Permit(number, expires_at)))
+                return None
             case Returned(_, number):
                 after = without_permit(before, number)
             case _:
                 assert_never(message)
-        if after is not before:
-            self._publish({message.provider_id: after})
+        self._publish_if_new(message.provider_id, before, after)
+        if after is not before and (message.permit is not None or after.disabled):
+            # A probe has come back: whatever it found, it is not to be waited for any more.
+            self._waiting.end()
         return Change(message.provider_id, before, after, after.remaining_seconds(now))
+
+    def ended(self) -> None:
+        # After the timer, which ends first.
+        self._waiting.end_without_alarms()
+
+    def _publish_if_new(self, provider_id: str, before: Circuit, after: Circuit) -> None:
+        if after is not before:
+            self._publish({provider_id: after})
 
     def _publish(self, changed: Mapping[str, Circuit]) -> None:
         circuits = {**self.snapshot.circuits, **changed}
@@ -204,7 +224,8 @@ class Health:
         #: The number of a permit to be asked for: who asks knows it, so that one whose reply was lost comes back too.
         self.permit_number = count(1).__next__
         rules = {provider.provider_id: thresholds for provider, thresholds in providers.items()}
-        self.circuits = Circuits(rules, refill, runtime.clock)
+        self.waiting = Waiting(runtime.alarms, runtime.clock)
+        self.circuits = Circuits(rules, refill, runtime.clock, self.waiting)
         # Outlives its thread: after close(), reports and resets still answer and late streams still report.
         self.actor: ActorRef = runtime.actor("health", self.circuits, outlives=True)
 

@@ -11,6 +11,7 @@ long as the circuit has not opened anew. Time opens the half-open door, so no ev
 circuit stands.
 """
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -97,6 +98,20 @@ class Circuit:
     def remaining_seconds(self, now: float) -> float:
         """What is left of the bench; 0 where there is none."""
         return max(self.open_until - now, 0.0) if self.state_at(now) is State.OPEN else 0.0
+
+    def free_at(self, now: float, probes_at_most: int) -> float:
+        """The instant from which somebody may try it, whatever becomes of the probes that are out: once its bench is
+        over, or the first of their permits lapses. Infinite where time does not help."""
+        match self.state_at(now):
+            case State.CLOSED:
+                return now
+            case State.OPEN:
+                return self.open_until
+            case State.HALF_OPEN:
+                lapsing = [permit.expires_at for permit in self.probes if permit.expires_at > now]
+                return now if len(lapsing) < probes_at_most else min(lapsing)
+            case State.DISABLED:
+                return math.inf
 
     def probes_out(self, now: float) -> int:
         """Permits that were given and have not come back."""

@@ -21,7 +21,7 @@ from turnout.engine import Engine
 from turnout.faults import Failure
 from turnout.invocation import Target
 from turnout.plant import Setup
-from turnout.testing import Stage
+from turnout.testing import SILENCE, Stage
 
 Script = Generator[Any, Any, None]
 COOLDOWN = 60.0
@@ -108,3 +108,48 @@ def test_nobody_is_told_of_a_bench_that_is_over(seed: int) -> None:
     assert len(told) == 6
     assert "P" in told
     assert not [what for what in told if what != "P" and "is being probed by another call" not in what]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_waits_behind_a_silent_probe_looks_again_only_where_there_is_news(seed: int) -> None:
+    waiting, looks = 30, 0
+    answers: list[Any] = []
+
+    async def silent() -> None:
+        await SILENCE
+
+    def asks(door: str) -> Script:
+        try:
+            answers.append((yield primary.call(door)))
+        except RouterExhaustedError as error:
+            # Its own probe was the silent one.
+            answers.append(error)
+
+    def passes_time() -> Script:
+        # In steps, as a poll would have them.
+        while len(answers) < waiting:
+            yield
+            if stage.idle:
+                stage.clock.advance(0.05)
+
+    def counted(provider_id: str, now: float) -> Any:
+        nonlocal looks
+        looks += 1
+        return refusing(provider_id, now)
+
+    with Stage(seed) as stage:
+        primary = Primary(
+            stage, when_all_benched="wait", answers=lambda: silent() if primary.calls == 2 else "P"
+        )
+        circuits = primary.engine.plant.health.circuits
+        refusing, circuits.refusing = circuits.refusing, counted  # type: ignore[method-assign]
+        for number in range(waiting):
+            stage.caller(f"caller {number}", asks(["submit", "invoke"][number % 2]))
+        stage.caller("time", passes_time())
+        stage.run()
+        primary.engine.close(None)
+
+    assert answers.count("P") >= waiting - 1
+    # The bench, the probe's end (a bench again), the next probe's end: a few looks each.
+    assert looks <= 12 * waiting, looks / waiting
+    assert len(primary.engine.plant.health.waiting) == 0

@@ -187,6 +187,16 @@ def test_a_permit_that_another_has_meanwhile_is_not_renewed() -> None:
     assert renewed(again, Permit(1, 300.0)) is again
 
 
+def test_somebody_may_come_once_the_bench_is_over_or_the_first_permit_lapses() -> None:
+    opened = failed(CLEAN, Fault.RATE_LIMIT)
+    assert (CLEAN.free_at(5.0, 1), opened.free_at(5.0, 1), opened.free_at(31.0, 1)) == (5.0, 30.0, 31.0)
+    rules = Thresholds(half_open_probes=2)
+    first = with_permit(opened, Permit(1, 100.0), 31.0, rules)
+    both = with_permit(first, Permit(2, 90.0), 31.0, rules)
+    assert (first.free_at(31.0, 2), both.free_at(31.0, 2), both.free_at(90.0, 2)) == (31.0, 90.0, 90.0)
+    assert failed(CLEAN, Fault.AUTH).free_at(1e12, 1) == math.inf
+
+
 def test_a_probe_that_succeeds_closes() -> None:
     closed = after_success(half_open(), 10, 1)
     assert closed.clean
