@@ -161,6 +161,11 @@ class Progress:
             limit.cut(self.cut_reason)
         return limit
 
+    def meets_deadline(self) -> None:
+        """What was to be done by then is done: from now on there is none."""
+        unbounded = Deadline.after(None, self.invocation.deadline.clock)
+        self.invocation = self.invocation._replace(deadline=unbounded)
+
     def lane_at(self, target: Target) -> Lane | None:
         """Where its next attempt at ``target`` takes its room."""
         return target.pooled_lane if self.pooled else target.lane

@@ -139,8 +139,10 @@ class Reading:
                 case Held.KEPT:
                     pass
         if content and self._flows:
-            # The invocation's deadline is met: what comes now has times of its own.
-            self._limit.latest = math.inf
+            if self._limit.latest != math.inf:
+                # The deadline is met: what comes now, be it from another provider, has times of its own.
+                self._limit.latest = math.inf
+                self.progress.meets_deadline()
             self._due = False
 
     def _end(self) -> None:

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from turnout import DeadlineExceededError, Fault, ProviderTimeoutError
+from turnout import DeadlineExceededError, Fault, Outcome, ProviderTimeoutError, RouterExhaustedError
+from turnout.testing import ManualClock
 from turnout.testing.simulator import (
     Answer,
+    Cut,
     EmptyChunks,
     Ending,
     KeepAliveComments,
@@ -114,4 +116,54 @@ def test_a_deadline_bounds_the_wait_for_what_is_handed_out_and_no_longer(pair: A
         next(held)
 
     assert [attempt.fault for attempt in caught.value.attempts] == [Fault.DEADLINE]
+    assert pair.simulator.total("backup") == 0
+
+
+def test_a_stream_that_had_content_in_time_starts_over_after_the_deadline_too(pair: Any) -> None:
+    clock = ManualClock()
+    router = pair.router(Cut(after_chunks=2), clock=clock)
+    said: list[str] = []
+    stream = pair.stream(router, timeout=5.0, on_restart=lambda restart: said.clear())
+
+    for chunk in stream:
+        said.append(pair.piece(chunk))
+        clock.advance(6.0)
+
+    assert "".join(said) == "all of backup"
+    assert [attempt.outcome for attempt in stream.report().attempts] == [Outcome.FAILED, Outcome.OK]
+
+
+def test_a_stream_that_had_content_in_time_fails_for_its_providers_and_for_no_deadline(pair: Any) -> None:
+    clock = ManualClock()
+    router = pair.router(Cut(after_chunks=2), clock=clock)
+    pair.simulator.script("backup", Cut(after_chunks=0))
+    stream = pair.stream(router, timeout=5.0, on_restart=lambda restart: None)
+    next(stream)
+    clock.advance(6.0)
+
+    with pytest.raises(RouterExhaustedError) as caught:
+        list(stream)
+
+    assert [attempt.fault for attempt in caught.value.attempts] == [Fault.STREAM_INTERRUPTED] * 2
+
+
+def test_a_stream_without_content_by_the_deadline_is_not_started_over(pair: Any) -> None:
+    clock = ManualClock()
+    router = pair.router(Cut(after_chunks=0), clock=clock)
+    stream = pair.stream(router, timeout=5.0, on_restart=lambda restart: None)
+    clock.advance(6.0)
+
+    with pytest.raises(DeadlineExceededError):
+        list(stream)
+    assert pair.simulator.total("backup") == 0
+
+
+def test_an_answer_that_is_held_is_not_started_over_after_the_deadline(pair: Any) -> None:
+    clock = ManualClock()
+    router = pair.router(Cut(after_chunks=2), clock=clock)
+    stream = pair.stream(router, timeout=5.0, stream_failure_policy="hold")
+    clock.advance(6.0)
+
+    with pytest.raises(DeadlineExceededError):
+        list(stream)
     assert pair.simulator.total("backup") == 0
