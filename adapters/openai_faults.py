@@ -2,19 +2,20 @@
 
 import importlib
 import json
-import re
 from dataclasses import dataclass
 from enum import Enum
-from http import HTTPStatus
 from typing import Any
 
 from turnout.adapters.openai_codes import fault_of_code, fault_of_status
 from turnout.adapters.openai_exceptions import is_of_a_header, is_of_http, plain, refuses_arguments
 from turnout.adapters.openai_words import (
+    NEXT_STEP,
     field,
     message_of,
+    phrase,
     retry_after_seconds,
     rewritten,
+    said,
     should_retry,
     text_of,
 )
@@ -35,17 +36,6 @@ from turnout.errors import (
     named,
 )
 from turnout.faults import Fault
-
-#: Longest message of a provider that goes into an error's text; ``message`` keeps it whole.
-_TEXT_LENGTH = 500
-
-_NEXT_STEP = {
-    Fault.AUTH: "check its api_key or api_key_env",
-    Fault.QUOTA: "raise its quota or credit",
-    Fault.CONTEXT_LENGTH: "shorten the request, or add a provider with a larger context_window",
-    Fault.CONTENT_FILTER: "change what the request says; other providers are not asked to answer it",
-    Fault.BAD_REQUEST: "correct the call's arguments",
-}
 
 
 class Awaited(Enum):
@@ -205,7 +195,7 @@ class Seam:
             known["param"] = self._word(field(body, "param"))
         return self._error(
             self.declared_as,
-            f"declared an error ({code or error_type or 'no code'}){self._said(message)}",
+            f"declared an error ({code or error_type or 'no code'}){said(message)}",
             error,
             fault=fault_of_code(code, error_type, message),
             message=self.config.without_key(message),
@@ -219,7 +209,7 @@ class Seam:
         """The error for a Responses call that ended as failed: a typed event, or a whole response (``event`` None)."""
         source = field(response, "error") if response is not None else event
         code, message = self._word(field(source, "code")), message_of(source)
-        text = f"declared the response failed ({code or 'no code'}){self._said(message)}"
+        text = f"declared the response failed ({code or 'no code'}){said(message)}"
         return self._error(
             ProviderResponsesError,
             text,
@@ -261,12 +251,12 @@ class Seam:
         message = message_of(body)
         fault = fault_of_status(status, code, error_type, message)
         wait = retry_after_seconds(error.response.headers, self.clock.wall())
-        step = "check its model and base_url" if status == 404 else _NEXT_STEP.get(fault)
+        step = "check its model and base_url" if status == 404 else NEXT_STEP.get(fault)
         if step is None and wait is not None:
             step = f"it asks to be left alone for {wait:g} s"
         return self._error(
             ProviderHTTPError,
-            f"answered HTTP {_phrase(status)}{self._said(message, step)}",
+            f"answered HTTP {phrase(status)}{said(message, step)}",
             error,
             fault=fault,
             status_code=status,
@@ -300,13 +290,6 @@ class Seam:
         text = f"could not be reached, or hung up: {why}; check its base_url and the network"
         return self._error(ProviderConnectionError, text, error)
 
-    def _said(self, message: str, step: str | None = None) -> str:
-        flat = re.sub(r"\s+", " ", message).strip()
-        if len(flat) > _TEXT_LENGTH:
-            flat = flat[:_TEXT_LENGTH] + "…"
-        said = f": {flat}" if flat else ""
-        return f"{said.removesuffix('.')}; {step}" if step else said
-
     def _error(
         self, kind: type[ProviderError], text: str, original: BaseException | None, **known: Any
     ) -> ProviderError:
@@ -321,10 +304,3 @@ class Seam:
             original=original,
             **known,
         )
-
-
-def _phrase(status: int) -> str:
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)

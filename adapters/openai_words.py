@@ -1,11 +1,26 @@
-"""What OpenAI-shaped providers say when they refuse: reading it."""
+"""What OpenAI-shaped providers say when they refuse: reading it, and saying it again."""
 
 import email.utils
 import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC
+from http import HTTPStatus
 from typing import Any, Final
+
+from turnout.faults import Fault
+
+#: Longest message of a provider that goes into an error's text; ``message`` keeps it whole.
+_TEXT_LENGTH: Final = 500
+
+#: What whoever is told of a fault can do about it.
+NEXT_STEP: Final = {
+    Fault.AUTH: "check its api_key or api_key_env",
+    Fault.QUOTA: "raise its quota or credit",
+    Fault.CONTEXT_LENGTH: "shorten the request, or add a provider with a larger context_window",
+    Fault.CONTENT_FILTER: "change what the request says; other providers are not asked to answer it",
+    Fault.BAD_REQUEST: "correct the call's arguments",
+}
 
 
 def text_of(value: object) -> str | None:
@@ -96,3 +111,20 @@ def _number(text: str | None) -> float | None:
         return None
     number = float(text)
     return number if math.isfinite(number) else None
+
+
+def said(message: str, step: str | None = None) -> str:
+    """A provider's own message as the end of a sentence, cut where it is long, and what to do next."""
+    flat = re.sub(r"\s+", " ", message).strip()
+    if len(flat) > _TEXT_LENGTH:
+        flat = flat[:_TEXT_LENGTH] + "…"
+    told = f": {flat}" if flat else ""
+    return f"{told.removesuffix('.')}; {step}" if step else told
+
+
+def phrase(status: int) -> str:
+    """A status by its number, and by its name where it has one."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
