@@ -82,8 +82,8 @@ class Eligibility:
             del progress.exclusions[known:]
 
     def note_benched(self, failed: Target, progress: Progress) -> None:
-        """Note a provider that the attempt which has just failed benched."""
-        if self._admission(failed) is Admission.REFUSED:
+        """Note a provider that the attempt which has just failed benched, though the bench be over by now."""
+        if self.circuits.snapshot.circuits[failed.provider_id].opened:
             progress.benched |= {failed.provider_id}
 
     def another_round(

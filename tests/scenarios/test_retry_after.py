@@ -7,7 +7,7 @@ import pytest
 
 from turnout import PreferencePolicy, RouterExhaustedError
 from turnout.decisions.circuit import State
-from turnout.testing import ManualClock
+from turnout.testing import ManualClock, ScriptedAdapters
 from turnout.testing.simulator import Answer, Status
 
 LONG_OVER = "Sun, 06 Nov 1994 08:49:37 GMT"
@@ -87,3 +87,17 @@ def test_a_wait_for_the_bench_of_a_rate_limit_that_asks_for_no_time_must_fit_the
 
     assert caught.value.retry_after_seconds == 60.0
     assert sim.total("P") == 1
+
+
+def test_a_bench_that_is_over_as_soon_as_it_begins_is_waited_for_like_any_other(rig: Any) -> None:
+    router = rig.scripted(
+        ScriptedAdapters({"a": [OSError("down"), OSError("still down"), "answer"]}),
+        "a",
+        health={
+            "failure_threshold": 1,
+            "failure_cooldown_seconds": 1e-9,
+            "max_cooldown_seconds": 1e-9,
+            "when_all_benched": "wait",
+        },
+    )
+    assert router.invoke(rig.chat()) == "answer"
