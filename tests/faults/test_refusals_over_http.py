@@ -218,16 +218,21 @@ def test_a_refusal_in_a_stream_is_told_as_the_providers_own_error(stand: Stand) 
 
 
 @pytest.mark.slow
-def test_a_thousand_mistakes_of_the_caller_move_no_circuit(stand: Stand) -> None:
+@pytest.mark.parametrize("bound", [{"max_concurrency": 32}, {}], ids=["room for all", "the default share"])
+def test_a_thousand_mistakes_of_the_caller_move_no_circuit(stand: Stand, bound: dict[str, Any]) -> None:
     mistakes = [Status(400), Status(422), REFUSED, TOO_LONG, Status(413)]
-    pair = stand(
-        P=(lambda n: mistakes[n % len(mistakes)], {"max_concurrency": 32}), F=(Answer(), {"model": "model-P"})
-    )
+
+    def refuses(number: int) -> Status:
+        return mistakes[number % len(mistakes)]
+
+    pair = stand(P=(refuses, bound), F=(refuses, {"model": "model-P"}))
 
     futures = [pair.router.submit(chat()) for _ in range(1_000)]
 
     assert {type(future.exception(50)) for future in futures} == {RouterExhaustedError}
-    assert (pair.asked("P"), pair.asked("F")) == (1_000, 0)
+    # By default some calls find P's share of the workers taken, and go to F. None goes to both.
+    assert pair.asked("P") + pair.asked("F") == 1_000
+    assert (pair.asked("F") == 0) is bool(bound)
     for health in pair.router.health_report().values():
         assert (health.state, health.consecutive_failures, health.why) == (State.CLOSED, 0, None)
 

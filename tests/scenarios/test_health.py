@@ -1,6 +1,7 @@
 """Health: benches, their end, reports, resets, and what is logged of them."""
 
 from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from turnout import (
 from turnout.storage.memory import MemoryMetricsStore
 from turnout.testing import ManualClock, ScriptedAdapters
 from turnout.testing.simulator import Answer, Cut, Status
+
+LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 def who(answer: Any) -> str:
@@ -256,13 +259,22 @@ def test_a_reset_without_a_name_is_for_all_and_an_unknown_name_is_refused(rig: A
 def test_a_reset_leaves_the_ledger_alone(rig: Any) -> None:
     store = MemoryMetricsStore()
     sim = rig.simulate(a=Status(429), b=Answer())
-    router = rig.router(rig.providers(sim), metrics_store=store)
+    router = preferring(rig, sim, metrics_store=store)
     router.invoke(rig.chat())
+    assert router.flush()
+    before = store.query_recent(since=LONG_AGO)
+    assert [(row.provider_id, row.fault) for row in before] == [("a", "rate_limit"), ("b", None)]
 
     router.reset_health()
+    router.invoke(rig.chat())
 
     assert router.flush()
-    assert router.stats().ledger.written == 2
+    after = store.query_recent(since=LONG_AGO)
+    assert [row for row in after if row in before] == before
+    assert [(row.provider_id, row.fault) for row in after if row not in before] == [
+        ("a", "rate_limit"),
+        ("b", None),
+    ]
 
 
 def test_the_first_bench_of_an_outage_warns_repeats_are_debug_and_recovery_is_one_info(

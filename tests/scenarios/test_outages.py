@@ -18,7 +18,7 @@ from turnout import (
 )
 from turnout.decisions.circuit import State
 from turnout.testing import ManualClock, ScriptedAdapters
-from turnout.testing.simulator import Answer, Reset, Status
+from turnout.testing.simulator import Answer, Ending, Reset, Status
 
 WINDOW_SECONDS = 5.0
 
@@ -90,6 +90,9 @@ def test_a_connection_reset_or_refused_is_answered_by_the_fallback(rig: Any, dow
         ("P", Outcome.FAILED),
         ("F", Outcome.OK),
     ]
+    # Whom nobody reaches has logged nothing.
+    assert [request.outcome for request in sim.requests("P")] == [Ending.RESET][: down == "reset"]
+    assert [request.outcome for request in sim.requests("F")] == [Ending.ANSWERED]
 
 
 def waiting(rig: Any, clock: ManualClock, futures: Sequence[Any]) -> None:

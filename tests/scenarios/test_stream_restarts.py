@@ -58,8 +58,7 @@ def test_what_breaks_before_content_starts_over_unseen(rig: Any, logged: Any, na
 
     assert sim.total("b") == 1
     assert router.health_report()["a"].consecutive_failures == 1
-    # A prelude that was handed out is told of where somebody listens; no chunk, nothing to discard.
-    assert all(restart.chunks_yielded for restart in told)
+    assert told == []
     attempts = stream.report().attempts
     assert [attempt.provider_id for attempt in attempts] == ["a", "b"]
     opened = name != "a status"
@@ -140,7 +139,7 @@ def test_an_on_restart_that_raises_ends_the_stream(rig: Any) -> None:
         list(stream)
 
     assert list(stream) == []
-    sim.wait_for(lambda: sim.requests("b")[0].closed_at is not None)
+    assert sim.wait_for(lambda: sim.requests("b")[0].closed_at is not None)
     assert router.stats().streams == 0
 
 

@@ -21,8 +21,10 @@ from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
 from turnout.testing.simulator import (
     Answer,
     Empty,
+    Ending,
     Incomplete,
     MissingDone,
+    Stall,
     Status,
 )
 
@@ -61,6 +63,17 @@ def test_a_stream_gives_the_sdks_own_chunks_in_order_and_unbuffered(rig: Any) ->
     assert said == "Hello to you"
     assert response.restarts == 0
     assert list(response) == []
+
+    # Each chunk of a provider that then falls silent is there before it sends another.
+    for sent in (1, 2):
+        sim.script("a", Stall(after_chunks=sent, answer=Answer(text="Hello to you", chunks=3)))
+        with router.invoke(rig.chat(stream=True)) as stream:
+            pieces: list[str] = []
+            while len(pieces) < sent:
+                pieces += filter(None, [text([next(stream)])])
+            request = sim.requests("a")[-1]
+        assert "Hello to you".startswith("".join(pieces))
+        assert (request.chunks_sent, request.outcome) == (sent, Ending.OPEN)
 
 
 def test_usage_is_there_when_the_caller_asked_the_provider_for_it(rig: Any) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from turnout.adapters.openai_usage import usage_of
 from turnout.calls import Usage
+from turnout.clock import SystemClock
+from turnout.deadline import Limit
 from turnout.errors import (
     ProviderError,
     ProviderResponsesError,
@@ -64,12 +66,26 @@ def test_a_whole_answers_usage_is_read(bench: Any) -> None:
 
 
 def test_a_prelude_is_no_content(bench: Any, failure_of: FailureOf) -> None:
-    bench.play(Stall(after_chunks=0))
-    stream = bench.stream(bench.adapter(timeout_seconds=0.2))
-    failure = failure_of(lambda: list(stream))
-    assert isinstance(failure, ProviderTimeoutError)
+    bench.play(Cut(after_chunks=0))
+    stream, preludes = bench.stream(), []
+    failure = failure_of(lambda: preludes.extend(stream))
+    assert isinstance(failure, ProviderStreamInterruptedError)
+    assert preludes
     assert not stream.has_content
     assert not stream.completed
+
+
+def test_a_limit_that_ends_before_content_is_a_timeout(bench: Any, failure_of: FailureOf) -> None:
+    bench.play(Stall(after_chunks=0))
+    clock = SystemClock()
+    limit = Limit(clock.monotonic() + 20.0, clock)
+    stream = bench.adapter().invoke(
+        bench.operation, {**bench.arguments, "model": "m-1", "stream": True}, limit=limit
+    )
+    next(stream)
+    limit.latest = clock.monotonic()
+    assert isinstance(failure_of(lambda: list(stream)), ProviderTimeoutError)
+    assert not stream.has_content
 
 
 def test_a_missing_done_marker_does_not_make_an_answer_incomplete(bench: Any) -> None:
@@ -176,6 +192,24 @@ def test_an_incomplete_answer_is_served_with_one_warning(bench: Any, warnings_to
     for warning, response_id in zip(warnings_told, wanted, strict=True):
         assert response_id in warning
         assert all(word in warning for word in ("alpha", "m-1", "max_output_tokens"))
+
+
+@pytest.mark.parametrize("bench", ["responses"], indirect=True)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_answer_that_is_incomplete_for_a_reason_not_known_yet_is_served_with_one_warning(
+    bench: Any, streamed: bool, warnings_told: list[str]
+) -> None:
+    reason: Any = "out_of_daylight"
+    bench.play(Incomplete(reason))
+    if streamed:
+        stream = bench.stream()
+        assert "".join(map(bench.piece_of, stream)) == "all is well"
+        assert stream.completed
+    else:
+        answer = bench.call()
+        assert (bench.text_of(answer), answer.status) == ("all is well", "incomplete")
+    (warning,) = warnings_told
+    assert reason in warning
 
 
 @pytest.mark.parametrize("bench", ["responses"], indirect=True)

@@ -50,7 +50,7 @@ def test_threads_that_will_not_end_are_named_once_all_others_have_stopped() -> N
         Part("b", happened, "turnout-r-b1", "turnout-r-b2"),
         Part("c", happened),
     )
-    with pytest.raises(ThreadsStillRunningError, match="turnout-r-b1.*turnout-r-b2.*turnout-r-a"):
+    with pytest.raises(ThreadsStillRunningError, match=r"turnout-r-b1.*turnout-r-b2.*turnout-r-a"):
         supervisor.stop(1.0)
     assert happened[3:] == ["c stops", "b stops", "a stops"]
 
