@@ -27,6 +27,11 @@ STRIDE: Final = 17
 _NO_STEPS: Final = frozenset(
     dis.opmap[name] for name in ("NOP", "COPY", "PUSH_EXC_INFO", "CHECK_EXC_MATCH", "POP_EXCEPT", "RERAISE")
 )
+#: Where a permit passes from who was given it to its attempt: interrupted in between, it is lost until it lapses.
+ON_ITS_WAY: Final = (
+    *("Eligibility._permitted", "Eligibility.admitted", "Execution.walk"),
+    *("Try.__init__", "Limit.__init__", "ManualClock."),
+)
 
 
 class Interruption:
@@ -103,9 +108,10 @@ def interrupt_everywhere(
     stride: int,
     before: Callable[[], object] = lambda: None,
     after: Callable[[], object] = lambda: None,
+    looked: Callable[[str], object] = lambda where: None,
 ) -> int:
     """Make ``call`` again and again, interrupted a little later each time, until one ends before it is; how often it
-    was. ``answered`` must be after each."""
+    was. ``answered`` must be after each; ``looked`` is told where it was interrupted."""
     at, interrupted = random.randrange(stride) + 1, 0
     gc.collect()
     # What came back must have come back without the collector.
@@ -124,6 +130,7 @@ def interrupt_everywhere(
             interrupted += 1
             after()
             wait_until_nothing_is_taken(router, interruption.where)
+            looked(interruption.where)
             assert answered() == "answer", interruption.where
             at += stride
     finally:
@@ -196,8 +203,14 @@ def test_an_interrupted_probe_leaves_no_permit_behind(rig: Any, stride: int) -> 
         router.invoke(rig.chat())
         clock.advance(1000.0)
 
+    def is_back(where: str) -> None:
+        # Asked behind what was told.
+        router.reset_health("b")
+        if not where.startswith(ON_ITS_WAY):
+            assert router.health_report()["a"].probes_out == 0, f"interrupted in {where}"
+
     def answered() -> Any:
-        # One whose permit was given while nobody was there to hear of it lapses.
+        # One that was lost on its way lapses.
         clock.advance(1000.0)
         answer = router.invoke(rig.chat())
         assert [circuit.probes for circuit in router._engine.plant.health.snapshot.circuits.values()] == [
@@ -208,7 +221,12 @@ def test_an_interrupted_probe_leaves_no_permit_behind(rig: Any, stride: int) -> 
         return answer
 
     times = interrupt_everywhere(
-        router, lambda: router.invoke(rig.chat()), answered, stride=stride, before=bench_is_over
+        router,
+        lambda: router.invoke(rig.chat()),
+        answered,
+        stride=stride,
+        before=bench_is_over,
+        looked=is_back,
     )
 
     assert times > 1000 // stride
