@@ -91,6 +91,27 @@ def test_a_call_that_would_probe_a_provider_that_has_just_answered_again_goes_to
     assert router.invoke(rig.chat()) == "call"
 
 
+def test_a_failure_of_a_call_that_began_before_a_reset_is_no_news_about_what_is_new(rig: Any) -> None:
+    begun, go_on = Event(), Event()
+
+    def fails(call: Any) -> None:
+        begun.set()
+        assert go_on.wait(30)
+        raise ConnectionError("down")
+
+    router = rig.scripted(ScriptedAdapters({"a": [fails]}), "a", health={"failure_threshold": 1})
+
+    future = router.submit(rig.chat())
+    assert begun.wait(30)
+    router.reset_health()
+    go_on.set()
+    with pytest.raises(RouterExhaustedError):
+        future.result(30)
+
+    assert router.health_report()["a"].consecutive_failures == 0
+    assert router.health_report()["a"].cooldown_remaining_seconds is None
+
+
 def test_a_shorter_bench_never_shortens_a_longer_one(rig: Any) -> None:
     begun, go_on = Event(), Event()
 

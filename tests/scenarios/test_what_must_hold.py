@@ -35,13 +35,15 @@ def test_silence_is_cut_at_the_providers_limit_and_f_answers(
     ]
     router = rig.router(providers, policy=PreferencePolicy())
     call = rig.chat() if protocol == "chat" else rig.responses()
+    # What the SDK imports at its first call would use up P's time.
+    rig.router(providers[1:]).invoke(call)
     began = time.monotonic()
 
     answer = router.invoke(call)
 
     measured(f"silence under a limit of {LIMIT_SECONDS} s: {time.monotonic() - began:.2f} s in all")
     assert (who(answer) if protocol == "chat" else answer.output_text) == "F"
-    assert (sim.total("P"), sim.total("F")) == (1, 1)
+    assert (sim.total("P"), sim.total("F")) == (1, 2)
     assert sim.wait_for(lambda: sim.requests("P")[0].closed_at)
     assert sim.requests("P")[0].outcome is Ending.CLIENT_CLOSED
     assert router.health_report()["P"].why == Fault.TIMEOUT.value

@@ -285,6 +285,13 @@ def test_credentials_refused_to_a_probe_disable_and_take_the_permit_back() -> No
     assert circuit.probes == ()
 
 
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT, Fault.RATE_LIMIT, Fault.QUOTA])
+def test_a_disabled_circuit_stays_as_it_is_whatever_fails_late(fault: Fault) -> None:
+    disabled = failed(CLEAN, Fault.AUTH)
+    for began in (5, 200):
+        assert failed(disabled, fault, now=1, began=began, epoch=201, retry_after=2.0) is disabled
+
+
 def test_failures_in_flight_when_it_opened_count_once_together() -> None:
     circuit = CLEAN
     for _ in range(3):

@@ -105,6 +105,24 @@ def test_those_who_wait_are_served_in_order_and_newcomers_stand_behind() -> None
     assert numbers(order) == [0, 1, 2]
 
 
+def test_a_newcomer_who_comes_while_the_line_is_being_served_passes_nobody() -> None:
+    lane = Lane(1)
+    token = taken(lane)
+    order: list[tuple[int, Token | None]] = []
+    newcomers: list[Token | None] = []
+
+    def wake(token: Token | None) -> None:
+        noted(order, 0, token)
+        newcomers.append(lane.try_take())
+
+    enrol(Claim(wake), [lane])
+    enrol(Claim(partial(noted, order, 1)), [lane])
+    lane.resize(3)
+    assert newcomers == [None]
+    assert (numbers(order), lane.free) == ([0, 1], 0)
+    assert token.lane is lane
+
+
 def test_the_first_token_wins_and_the_other_lane_keeps_its_own() -> None:
     won: list[Token | None] = []
     first, second = Lane(1), Lane(1)
@@ -175,6 +193,23 @@ def test_nobody_in_line_gets_a_token_that_is_retired() -> None:
     assert order == []
     second.give_back()
     assert numbers(order) == [0]
+
+
+def test_a_lane_that_shrinks_while_a_token_is_held_out_to_who_gives_up_gets_that_one_back() -> None:
+    lane = Lane(2)
+    first, second = taken(lane), taken(lane)
+
+    class GivesUp(Claim):
+        def settle(self, token: Token | None) -> bool:
+            lane.resize(1)
+            return False
+
+    enrol(GivesUp(lambda token: None), [lane])
+    first.give_back()
+    # The other is still out, and there is to be no more than one.
+    assert lane.try_take() is None
+    second.give_back()
+    assert (lane.free, lane.width, len(lane._owed)) == (1, 1, 0)
 
 
 def test_a_lane_that_grows_again_forgives_what_it_is_still_owed() -> None:

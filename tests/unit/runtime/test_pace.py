@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections import deque
 from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
@@ -10,7 +11,7 @@ import pytest
 
 from turnout.clock import SystemClock
 from turnout.runtime.lane import Claim, Lane, Token, enrol
-from turnout.runtime.pace import Pace, PacedLane
+from turnout.runtime.pace import Pace, PacedLane, Slot
 from turnout.runtime.timer import Timer
 from turnout.testing import Stage
 
@@ -69,6 +70,28 @@ def test_the_interval_runs_from_the_beginning_and_not_from_when_the_slot_was_tak
     rig.clock.advance(25.0)
     rig.begin()
     assert not rig.takes(rig.others)
+
+
+def test_who_looked_before_another_began_does_not_begin_too() -> None:
+    rig = Rig()
+
+    class Looked(deque[Slot]):
+        """Lets another begin between the look at the time and the hand on the slot."""
+
+        looks = 0
+
+        def __bool__(self) -> bool:
+            self.looks += 1
+            if self.looks == 1:
+                assert rig.takes(rig.others)
+                rig.begin()
+            return len(self) > 0
+
+    rig.pace.free = Looked(rig.pace.free)
+    assert not rig.takes(rig.workers)
+    assert (len(rig.pace.free), rig.workers.free) == (1, 2)
+    rig.clock.advance(10.0)
+    assert rig.takes(rig.workers)
 
 
 def test_those_who_wait_are_served_when_it_is_time_and_in_order_over_both_lanes() -> None:
