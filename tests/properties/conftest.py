@@ -30,6 +30,7 @@ from turnout.deadline import Limit
 from turnout.faults import Failure
 from turnout.future import InvocationFuture
 from turnout.invocation import Target
+from turnout.policies.retry import RetryContext
 from turnout.testing import FINISHED, SILENCE, Pause, Prelude, ScriptedStream
 
 TIMEOUT_SECONDS = 10.0
@@ -37,15 +38,17 @@ FAULTS = [
     *[Fault.RATE_LIMIT, Fault.SERVER_ERROR, Fault.TIMEOUT, Fault.CONNECTION] * 3,
     *[Fault.QUOTA, Fault.AUTH, Fault.BAD_REQUEST],
 ]  # fmt: skip
+#: Where providers have sizes.
+SIZED_FAULTS = [*FAULTS, *[Fault.CONTEXT_LENGTH] * 4]
 
 Script = Generator[Any, Any, None]
 
 
 class ToldError(Exception):
-    """A provider's failure, which names its own fault."""
+    """A provider's failure, which names its own fault, and the attempt that it is of."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.value)
+    def __init__(self, fault: Fault, of: str = "") -> None:
+        super().__init__(f"{fault.value} {of}")
         self.fault = fault
 
 
@@ -83,6 +86,8 @@ class Provider:
     width: int | None
     interval: float
     play: Any
+    first_token: float | None = None
+    window: int | None = None
     #: By request, the event at which it was called.
     in_flight: dict[int, int] = field(default_factory=dict)
     #: By request, those that occupy a worker, and the event at which their caller asked.
@@ -90,7 +95,7 @@ class Provider:
 
     def target(self) -> Target:
         return Target(
-            identity=Identity(self.name, self.name),
+            identity=Identity(self.name, self.name, "model"),
             provider_id=self.name,
             supports=lambda request: True,
             why_not=lambda request: (FilterReason.UNSUPPORTED, "never"),
@@ -101,6 +106,8 @@ class Provider:
             timeout_seconds=TIMEOUT_SECONDS,
             max_concurrency=self.width,
             min_interval_seconds=self.interval,
+            first_token_seconds=self.first_token,
+            context_window=self.window,
         )
 
     def invoke(self, asked: Asked, limit: Limit) -> Any:
@@ -121,18 +128,21 @@ class Provider:
     async def later(self, asked: Asked) -> Any:
         for _ in range(self.play.rng.randrange(4)):
             await Pause()
-        if self.play.rng.random() < 0.2:
+        if self.play.rng.random() < (0.2 if self.first_token is None else 0.6):
             await SILENCE
         return self.answer(asked)
 
     def answer(self, asked: Asked) -> Any:
         if self.play.rng.random() < self.play.weather:
-            raise self.failure()
+            raise self.failure(asked.key, len(asked.sent))
         return "answer" if asked.call_type is CallType.REGULAR else self.stream((asked.key, len(asked.sent)))
 
-    def failure(self) -> Exception:
+    def failure(self, key: int, number: int) -> Exception:
+        of, faults = f"{key}/{number}", FAULTS if self.window is None else SIZED_FAULTS
         return (
-            ToldError(self.play.rng.choice(FAULTS)) if self.play.rng.random() < 0.9 else OSError("a raw one")
+            ToldError(self.play.rng.choice(faults), of)
+            if self.play.rng.random() < 0.9
+            else OSError(f"a raw one {of}")
         )
 
     def stream(self, of: tuple[int, int]) -> ScriptedStream:
@@ -143,7 +153,7 @@ class Provider:
             chunks[number] = Prelude(chunks[number])
         drawn = rng.random()
         if drawn < self.play.weather:
-            return ScriptedStream([*chunks, self.failure()])
+            return ScriptedStream([*chunks, self.failure(*of)])
         if drawn < self.play.weather + 0.2:
             return ScriptedStream(chunks)
         last = (*of, len(chunks))
@@ -159,6 +169,19 @@ class Provider:
         if self.play.rng.random() < 0.02:
             raise error
         return Failure(error.fault if isinstance(error, ToldError) else Fault.UNKNOWN, str(error))
+
+
+class Again:
+    """A retry policy that wants whatever it is asked about, after ``seconds``."""
+
+    max_attempts = 3
+    max_wait_seconds = 100.0
+
+    def __init__(self, seconds: float) -> None:
+        self.wait = lambda state: seconds
+
+    def should_retry(self, context: RetryContext) -> bool:
+        return True
 
 
 class Callers:
@@ -340,6 +363,7 @@ class Cast:
 
     asked = Asked
     provider = Provider
+    again = Again
     callers = Callers
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from loguru import logger
 
-from turnout import Attempt, Fault, Outcome, PreferencePolicy, RoundRobinPolicy
+from turnout import Attempt, CallType, Fault, Outcome, PreferencePolicy, Reason, RoundRobinPolicy
 from turnout.calls import Identity
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig
+from turnout.config import BudgetConfig, HealthConfig, LedgerConfig, PoolConfig
 from turnout.decisions.circuit import State
 from turnout.engine import Engine
 from turnout.ids import TimeOrderedIds, id_text
@@ -31,6 +31,9 @@ BATCH = 250
 COOLDOWN = 60.0
 TIMEOUT_SECONDS = 10.0
 GRACE_SECONDS = 0.1 + 1e-6
+#: How long a retry is waited for: also longer than a bench lasts.
+PAUSES = [0.0, 1.0, COOLDOWN + 10.0]
+RETRIED = {Fault.TIMEOUT, Fault.CONNECTION, Fault.SERVER_ERROR, Fault.UNKNOWN, Fault.TRANSIENT}
 #: What a caller may know of a provider: for how long it is then left alone.
 LEFT_ALONE = {Fault.RATE_LIMIT: COOLDOWN, Fault.QUOTA: 3600.0, Fault.AUTH: math.inf}
 
@@ -72,10 +75,20 @@ class Play:
         # Apart from the stage's own chance: what happens, and in which order, are drawn separately.
         self.rng = rng = random.Random(-1 - stage.seed)
         self.weather = rng.choice([0.1, 0.3, 0.6])
+        # One seed in three has sizes and retries as well.
+        windows, first_tokens = ([None], [None]) if stage.seed % 3 else ([8, 8, 16, 32], [None, 2.0, 15.0])
         self.providers = {
-            name: cast.provider(name, rng.choice([None, None, 1, 2]), rng.choice([0.0, 0.0, 0.5, 15.0]), self)
+            name: cast.provider(
+                name,
+                rng.choice([None, None, 1, 2]),
+                rng.choice([0.0, 0.0, 0.5, 15.0]),
+                self,
+                rng.choice(first_tokens),
+                rng.choice(windows),
+            )
             for name in "abc"[: rng.randint(1, 3)]
         }
+        self.retries = {} if stage.seed % 3 else dict.fromkeys(self.providers, cast.again(rng.choice(PAUSES)))
         self.asked: dict[int, Any] = {}
         self.futures: dict[int, Future[Any]] = {}
         #: Those with a deadline that were not seen to have ended.
@@ -123,6 +136,8 @@ class Play:
                 rng=random.Random(stage.seed),
                 close_targets=lambda: None,
                 runtime=lambda: stage,
+                retry_policies=self.retries,
+                budget=rng.choice([BudgetConfig(), BudgetConfig(ratio=0.0, per_second=0.0, max_tokens=2)]),
             )
         )
 
@@ -199,7 +214,11 @@ class Play:
         if plant.health.snapshot.epoch not in self.history:
             before = self.history[plant.health.snapshot.epoch - 1]
             self.history[plant.health.snapshot.epoch] = plant.health.snapshot
+            now = self.stage.clock.monotonic()
             for name, circuit in plant.health.snapshot.circuits.items():
+                assert circuit.probes_out(now) <= self.health.half_open_probes, (
+                    f"{name} has a permit too many"
+                )
                 was = before.circuits[name]
                 if was.opened and not (circuit.opened or circuit.disabled or self.resetting):
                     self.closings.append((name, was.since))
@@ -221,6 +240,8 @@ def play(seed: int, cast: Any) -> Play:
         few_probe_at_once(this)
         no_interval_is_undercut(this)
         late_successes_prove_nothing(this)
+        no_retry_passes_a_gate(this)
+        nothing_is_sent_again_to_the_same_size(this)
         what_a_caller_has_seen_its_next_call_knows(this)
         this.engine.close(None)
         assert stage.unfinished == []
@@ -301,6 +322,36 @@ def late_successes_prove_nothing(this: Play) -> None:
         ), f"{name} closed without a success that began since it opened"
 
 
+def no_retry_passes_a_gate(this: Play) -> None:
+    for asked in this.asked.values():
+        row = 1
+        for before, again in pairwise(asked.attempts):
+            row = row + 1 if again.reason is Reason.RETRY else 1
+            if row == 1:
+                continue
+            assert before.by == again.by
+            assert row <= 3, f"{again} was one retry too many"
+            assert before.fault in RETRIED, f"{before} was retried"
+            assert not before.stream_opened, f"{before} had opened a stream"
+            own = f" {before.invocation_key}/{before.number}"
+            for epoch in range(before.epoch + 1, again.epoch + 1):
+                circuit = this.history[epoch].circuits[before.provider_id]
+                failure = circuit.last_failure
+                assert not circuit.opened or failure is None or not failure.message.endswith(own), (
+                    f"{again} was made although {before} had benched its provider"
+                )
+
+
+def nothing_is_sent_again_to_the_same_size(this: Play) -> None:
+    for asked in this.asked.values():
+        smallest = 0
+        for attempt in asked.attempts:
+            window = this.providers[attempt.provider_id].window
+            assert window is None or window > smallest, f"{attempt} was known to be too small"
+            if attempt.fault is Fault.CONTEXT_LENGTH:
+                smallest = max(smallest, window or 0)
+
+
 def what_a_caller_has_seen_its_next_call_knows(this: Play) -> None:
     if this.health.when_all_benched == "soonest":
         # Then a benched provider may be asked, where all are.
@@ -360,6 +411,29 @@ def test_every_interleaving_keeps_its_promises(batch: range, cast: Any) -> None:
         # Promises kept by plays in which nothing happens would say nothing.
         assert {attempt.outcome for this in plays for attempt in this.recorded} == set(Outcome)
         assert {kind for this in plays for kind in this.waited_for} == {"paced", "shared", "bounded"}
+        assert {attempt.reason for this in plays for attempt in this.recorded} >= {
+            Reason.RETRY, Reason.FAILOVER, Reason.STREAM_RESTART,
+        }  # fmt: skip
+        assert any(_went_on_to_a_larger(this) for this in plays)
+        assert any(_was_cut_for_its_first_token(this, attempt) for this in plays for attempt in this.recorded)
+
+
+def _went_on_to_a_larger(this: Play) -> bool:
+    return any(
+        before.fault is Fault.CONTEXT_LENGTH
+        for asked in this.asked.values()
+        for before, _ in pairwise(asked.attempts)
+    )
+
+
+def _was_cut_for_its_first_token(this: Play, attempt: Attempt) -> bool:
+    first_token = this.providers[attempt.provider_id].first_token
+    return (
+        attempt.call_type is CallType.STREAMING
+        and attempt.fault is not None
+        and first_token is not None
+        and attempt.elapsed_seconds == pytest.approx(first_token)
+    )
 
 
 def test_a_seed_plays_the_same_events_again(cast: Any) -> None:
