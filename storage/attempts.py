@@ -1,13 +1,14 @@
 """Attempts as rows: one by one for those who read them so, and by columns for stores that are quick about it."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from itertools import chain
 from typing import Any, Final, overload
 
 from turnout.calls import Attempt
 from turnout.ids import id_text
 from turnout.storage.rows import Row, code_of, count_of, row_of
+
+Fields = dict[str, Sequence[Any]]
 
 
 class AttemptRows(Sequence[Row]):
@@ -19,6 +20,7 @@ class AttemptRows(Sequence[Row]):
     def __init__(self, attempts: Sequence[Attempt], metrics_scope: str) -> None:
         self._attempts = attempts
         self._scope = metrics_scope
+        self._by_name: Fields | None = None
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -68,8 +70,14 @@ class AttemptRows(Sequence[Row]):
             firsts[kind] = self[places.index(kind)]
         return places, list(firsts.values())
 
-    @cached_property
-    def _fields(self) -> dict[str, Sequence[Any]]:
+    @property
+    def _fields(self) -> Fields:
+        # No cached_property: before Python 3.12 all of a class share a lock, which a forked child may find held.
+        if self._by_name is None:
+            self._by_name = self._cut()
+        return self._by_name
+
+    def _cut(self) -> Fields:
         # One flat list cut in strides: zip(*attempts) holds an iterator for every row at once, and so many objects
         # make the collector look through all that is young, on the callers' time.
         names, values = Attempt._fields, [*chain.from_iterable(self._attempts)]
@@ -78,9 +86,6 @@ class AttemptRows(Sequence[Row]):
 
 def _vary(values: Sequence[Any]) -> bool:
     return values.count(values[0]) < len(values)
-
-
-Fields = dict[str, Sequence[Any]]
 
 
 def _milliseconds(name: str) -> Callable[[Fields], list[Any]]:

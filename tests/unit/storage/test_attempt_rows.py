@@ -1,5 +1,7 @@
 """Rows made by columns are the rows made one by one."""
 
+import threading
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +57,41 @@ def attempt_of(number: int) -> Attempt:
         2**100 + number, 2**100, number, Reason.PRIMARY, IDENTITIES[number % 2], CallType.REGULAR,
         1_700_000_000.123456 + number, 0.25, 0.0, Outcome.OK, 0, usage=Usage(1, None, 3),
     )  # fmt: skip
+
+
+class Held(list[Attempt]):
+    """Attempts whose rows are being made, until they are let go."""
+
+    def __init__(self, *attempts: Attempt) -> None:
+        super().__init__(attempts)
+        self.entered, self.let_go = threading.Event(), threading.Event()
+
+    def __iter__(self) -> Iterator[Attempt]:
+        self.entered.set()
+        assert self.let_go.wait(30)
+        return super().__iter__()
+
+
+def test_rows_of_one_ledger_are_made_while_those_of_another_are() -> None:
+    held, made = Held(attempt_of(1)), threading.Event()
+
+    def make() -> None:
+        assert AttemptRows([attempt_of(2)], SCOPE).column("queue_ms") == [0.0]
+        made.set()
+
+    threads = [
+        threading.Thread(target=AttemptRows(held, SCOPE).column, args=("queue_ms",)),
+        threading.Thread(target=make),
+    ]
+    threads[0].start()
+    assert held.entered.wait(30)
+    threads[1].start()
+    in_time = made.wait(5)
+    held.let_go.set()
+    for thread in threads:
+        thread.join(30)
+
+    assert in_time
 
 
 @given(st.lists(attempts, min_size=1, max_size=12))
