@@ -74,8 +74,8 @@ class Engine:
             is_built_in(policy) for policy in (setup.policy, *setup.retry_policies.values())
         )
         self._unbounded = Deadline.after(None, setup.clock)
-        self._plant: Plant | None = built(self._setup)
-        living(self)
+        self._plant: Plant | None = None
+        self._built()
 
     @property
     def plant(self) -> Plant:
@@ -272,7 +272,7 @@ class Engine:
 
     def _handed(self, walk: Walk, step: HandOver) -> RouterStream:
         plant = self.plant
-        return RouterStream(Reading(walk, step.value, plant.runtime), plant.streams)
+        return RouterStream(Reading(walk, step.value, plant.runtime, self), plant.streams)
 
     def _open_plant(self) -> Plant:
         if self._closed:
@@ -282,6 +282,10 @@ class Engine:
     def _rebuilt(self) -> Plant:
         # Only in a forked child, and only for its first calls.
         with self._building:
-            if self._plant is None:
-                self._plant = built(self._setup)
-            return self._plant
+            return self._plant or self._built()
+
+    def _built(self) -> Plant:
+        plant = built(self._setup)
+        living(self, plant.runtime.dismiss, plant.streams.dismiss)
+        self._plant = plant
+        return plant

@@ -1,12 +1,16 @@
-"""What a process owes its engines: an orderly end at exit, and a clean start in a forked child."""
+"""What a process owes its engines: an orderly end at exit or where one is dropped, and a clean start in a forked
+child."""
 
 import atexit
 import os
 import signal
 import sys
 import threading
-import weakref
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
+from weakref import ref
 
 from loguru import logger
 
@@ -14,6 +18,8 @@ from loguru import logger
 _EXIT_SECONDS = 10.0
 #: And each of them, once Ctrl-C says that it takes too long.
 _INTERRUPTED_EXIT_SECONDS = 1.0
+#: How long a fork waits for the threads of dropped engines.
+_FORK_SECONDS = 5.0
 
 
 class Living(Protocol):
@@ -24,44 +30,97 @@ class Living(Protocol):
     def forget_parent(self) -> object: ...
 
 
-_engines: "weakref.WeakSet[Any]" = weakref.WeakSet()
+#: Has threads end by themselves; see ``Runtime.dismiss``.
+Dismiss = Callable[[], list[threading.Thread]]
+
+#: Every engine, and what has its threads end: held by itself, since threads outlive an engine that is dropped. As all
+#: in here it is changed by one step, and read from a copy that is one step: a garbage collection may come at any time.
+_engines: "dict[ref[Any], tuple[Dismiss, ...]]" = {}
+#: The threads of dropped engines, which have rows to write yet.
+_leaving: set[threading.Thread] = set()
 #: What a child inherited: locks in it may be held for ever by threads that the child does not have.
 _inherited: list[object] = []
 
 
-def living(engine: Living) -> None:
-    """Have the hooks look after ``engine`` for as long as it lives."""
-    _engines.add(engine)
+def living(engine: Living, *threads: Dismiss) -> None:
+    """Have the hooks look after ``engine`` for as long as it lives, and after its ``threads`` until they have ended.
+    Told again in a forked child, where the threads are others."""
+    _leaving.difference_update([thread for thread in _leaving.copy() if not thread.is_alive()])
+    _engines[ref(engine, _dropped)] = threads
+
+
+def _dropped(engine: "ref[Any]") -> None:
+    # Inside garbage collection, perhaps: its threads are told to end, and whoever leaves or forks waits for them.
+    for dismiss in _engines.get(engine, ()):
+        _leaving.update(dismiss())
+    _engines.pop(engine, None)
+
+
+def _alive() -> list[Any]:
+    engines = [(reference, reference()) for reference in _engines.copy()]
+    for reference, engine in engines:
+        if engine is None:
+            # At this very moment.
+            _dropped(reference)
+    return [engine for _, engine in engines if engine is not None]
 
 
 def _at_exit() -> None:
-    engines = list(_engines)
+    engines = _alive()
     # Set where the program ends by an error that nobody caught.
     interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
     seconds = _INTERRUPTED_EXIT_SECONDS if interrupted else _EXIT_SECONDS
+    end = time.monotonic() + seconds
     for engine in engines:
         try:
-            try:
-                engine.close(seconds / len(engines))
-            except KeyboardInterrupt:
-                # A process that ends with a thread inside a database driver is aborted: once more, quickly, and
-                # without being interrupted again.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-                engine.close(_INTERRUPTED_EXIT_SECONDS)
+            _in_time(engine.close, seconds / len(engines))
         except Exception as error:
             logger.warning("a router did not end cleanly at exit: {}", error)
+    _in_time(_join_leaving, max(end - time.monotonic(), _INTERRUPTED_EXIT_SECONDS))
+    left = sorted(thread.name for thread in _leaving.copy() if thread.is_alive())
+    if left:
+        logger.warning("threads of a router that was dropped did not end at exit: {}", ", ".join(left))
+    # What is collected from now on may find the modules gone.
+    _engines.clear()
+
+
+def _in_time(end: Callable[[float], None], seconds: float) -> None:
+    try:
+        end(seconds)
+    except KeyboardInterrupt:
+        # A process that ends with a thread inside a database driver is aborted: once more, quickly, and without being
+        # interrupted again.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end(_INTERRUPTED_EXIT_SECONDS)
+
+
+def _join_leaving(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    for thread in _leaving.copy() - {threading.current_thread()}:
+        # A worker whose start was interrupted has nothing to be waited for.
+        with suppress(RuntimeError):
+            thread.join(max(end - time.monotonic(), 0.0))
 
 
 def _before_fork() -> None:
     # A fork made by one of our own threads must not ask that thread's own actor.
     if threading.current_thread().name.startswith("turnout-"):
         return
-    for engine in list(_engines):
+    _join_leaving(_FORK_SECONDS)
+    for engine in _alive():
         engine.release_files()
 
 
 def _in_child() -> None:
-    _inherited.extend([engine.forget_parent() for engine in list(_engines)])
+    engines = [(reference, reference()) for reference in _engines.copy()]
+    # An engine that is dropped here must not tell the parent's threads.
+    _inherited.append((_engines.copy(), _leaving.copy()))
+    _engines.clear()
+    _leaving.clear()
+    for reference, engine in engines:
+        if engine is not None:
+            _engines[reference] = ()
+            _inherited.append(engine.forget_parent())
 
 
 atexit.register(_at_exit)

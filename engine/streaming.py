@@ -31,7 +31,7 @@ class Reading:
     it, and it ends the stream on its way out.
     """
 
-    def __init__(self, walk: Walk, opened: OpenedStream, runtime: Runtime) -> None:
+    def __init__(self, walk: Walk, opened: OpenedStream, runtime: Runtime, router: object) -> None:
         self.progress: Progress = opened.progress
         self.over = False
         self._closing = False
@@ -39,6 +39,8 @@ class Reading:
         self._pid = os.getpid()
         self._walk = walk
         self._runtime = runtime
+        # Held: the threads of a router that is dropped end, and this has yet to tell them what became of the stream.
+        self._router = router
         self._turn = Tokens(1)
         self._open(opened)
 

@@ -120,6 +120,11 @@ class Actor:
         self.thread.join(timeout_seconds)
         return [self.name] if self.thread.is_alive() else []
 
+    def dismiss(self) -> list[threading.Thread]:
+        """End as after ``stop``, but wait for nothing; safe inside garbage collection."""
+        self._mailbox.put_last(_STOP)
+        return [self.thread]
+
     def _run(self) -> None:
         stopping, rest = False, self._next_rest()
         while not stopping:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextvars import Context
+from threading import Thread
 from typing import Any, Protocol
 
 from turnout.clock import Clock
@@ -97,6 +98,11 @@ class Runtime(Protocol):
 
     def stop(self, timeout_seconds: float) -> None:
         """End everything that was started, last first; raises ``ThreadsStillRunningError``."""
+
+    @property
+    def dismiss(self) -> Callable[[], list[Thread]]:
+        """Has all threads end by themselves, for a router that was dropped, and gives them back. It never waits, is
+        safe inside garbage collection, and holds what has threads, but no work."""
 
     def is_run_by_this_thread(self) -> bool:
         """Whether the calling thread is any of its own."""

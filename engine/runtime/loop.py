@@ -82,10 +82,16 @@ class EventLoop:
         self._stopping = True
         self._thread.end()
         self._ready.set()
+        self.dismiss()
+        return self._thread.join(timeout_seconds)
+
+    def dismiss(self) -> list[threading.Thread]:
+        """End as after ``stop``, but wait for nothing; safe inside garbage collection."""
+        self._stopping = True
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._loop.stop)
-        return self._thread.join(timeout_seconds)
+        return self._thread.threads
 
     def _begun(self) -> asyncio.AbstractEventLoop:
         if self._stopping:

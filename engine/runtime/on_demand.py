@@ -37,6 +37,11 @@ class ThreadOnDemand:
         self._is_starting = False
         self._ended = False
 
+    @property
+    def threads(self) -> list[threading.Thread]:
+        """Those that were started: one, but for an interrupt."""
+        return self._threads.copy()
+
     def is_current(self) -> bool:
         return threading.current_thread() in self._threads
 

@@ -162,9 +162,7 @@ class WorkerPool:
         self._closing = True
         end = time.monotonic() + timeout_seconds
         # Late work, such as a task that was cancelled, may have a worker born while the others end.
-        while threads := self._threads.copy():
-            while self._call_parked(searches=False):
-                pass
+        while threads := self.dismiss():
             if (left := end - time.monotonic()) <= 0.0:
                 break
             for thread in threads:
@@ -172,6 +170,13 @@ class WorkerPool:
                 with suppress(RuntimeError):
                     thread.join(min(left, _LOOK_SECONDS))
         return sorted(thread.name for thread in self._threads.copy())
+
+    def dismiss(self) -> list[threading.Thread]:
+        """End the workers once they have no work. Never waits; safe inside garbage collection."""
+        self._closing = True
+        while self._call_parked(searches=False):
+            pass
+        return list(self._threads.copy())
 
     def _may_wait(self) -> None:
         """Raises where nobody may wait for a place at the door."""

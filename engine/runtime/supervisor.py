@@ -1,6 +1,7 @@
 """The owner of every thread: what starts first ends last, and what will not end is named."""
 
 import time
+from threading import Thread
 from typing import Final, Protocol
 
 from turnout.errors import ThreadsStillRunningError
@@ -17,6 +18,10 @@ class Owned(Protocol):
     def stop(self, timeout_seconds: float) -> list[str]:
         """End within about ``timeout_seconds``; the names of threads that did not."""
 
+    def dismiss(self) -> list[Thread]:
+        """Begin to end, where nobody has work for it any more; the threads that are to end. Never waits, nor takes a
+        lock: it is called inside garbage collection."""
+
 
 class Supervisor:
     """Starts parts in the order given and stops them in reverse. Used by one thread."""
@@ -28,6 +33,10 @@ class Supervisor:
         """Start ``part`` and answer for it from now on."""
         part.start()
         self._parts.append(part)
+
+    def dismiss(self) -> list[Thread]:
+        """Have everything end by itself; the threads that will. Safe inside garbage collection."""
+        return [thread for part in self._parts[::-1] for thread in part.dismiss()]
 
     def stop(self, timeout_seconds: float) -> None:
         """Stop everything, sharing ``timeout_seconds`` (real time: threads end in real time). One that uses it all up

@@ -28,6 +28,7 @@ class ThreadRuntime:
         self.workers = WorkerPool(
             self._prefix, max_workers=max_workers, max_queue=max_queue, idle_seconds=idle_seconds, clock=clock
         )
+        self.dismiss = self._supervisor.dismiss
         self.owns_this_thread = self.workers.owns_this_thread
         self.pooled = partial(PooledWalk, self)
         self.here = partial(walk_here, self)

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from functools import partial
 from inspect import GEN_SUSPENDED, getgeneratorstate
 from itertools import count
+from threading import Thread
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -123,6 +124,11 @@ class Stage:
         self.run()
         for actor in reversed(self._actors):
             actor.end()
+
+    @staticmethod
+    def dismiss() -> list[Thread]:
+        """It has no threads."""
+        return []
 
     def is_run_by_this_thread(self) -> bool:
         return self.owns_this_thread()

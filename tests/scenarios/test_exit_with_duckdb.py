@@ -19,11 +19,12 @@ from turnout.testing import ScriptedAdapters
 
 call = CallVariant("openai_chat", "chat.completions.create", "regular", {"messages": []})
 
-def router_of(*answers):
+def router_of(*answers, **ledger):
     return ProviderRouter(
         [{"provider_id": "p", "name": "p", "protocol": "openai_chat", "model": "m", "api_key": "k"}],
         adapter_factory=ScriptedAdapters({"p": list(answers)}),
         metrics_store={"backend": "duckdb", "path": sys.argv[1]},
+        ledger=ledger,
     )
 """
 
@@ -33,6 +34,17 @@ router.invoke(call)
 assert router.flush()
 for _ in range(5):
     router.invoke(call)
+"""
+
+DROPPED = """
+def use():
+    router = router_of("answer", flush_seconds=60.0)
+    for number in range(500):
+        router.invoke(call)
+        if not number:
+            assert router.flush()
+
+use()
 """
 
 ENDS_WHILE_OPENING = """
@@ -98,6 +110,10 @@ def rows_after(script: str, path: Path) -> int:
 
 def test_rows_that_wait_at_exit_are_written_before_the_driver_ends(tmp_path: Path) -> None:
     assert rows_after(ROWS_WAIT, tmp_path / "metrics.duckdb") == 6
+
+
+def test_rows_of_a_router_that_was_dropped_just_before_the_exit_are_written(tmp_path: Path) -> None:
+    assert rows_after(DROPPED, tmp_path / "metrics.duckdb") == 500
 
 
 def test_a_program_that_ends_while_the_file_is_being_opened_keeps_its_rows(tmp_path: Path) -> None:

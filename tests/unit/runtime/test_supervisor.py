@@ -29,6 +29,10 @@ class Part:
         self.seconds.append(timeout_seconds)
         return self.left
 
+    def dismiss(self) -> list[threading.Thread]:
+        self._happened.append(f"{self.name} is dismissed")
+        return [threading.Thread(name=name) for name in self.left]
+
 
 def owning(*parts: Part) -> Supervisor:
     supervisor = Supervisor()
@@ -103,6 +107,13 @@ def test_a_part_that_does_not_start_is_not_stopped() -> None:
         supervisor.own(Refused("b", happened))
     supervisor.stop(1.0)
     assert happened == ["a starts", "a stops"]
+
+
+def test_parts_are_dismissed_in_reverse_and_their_threads_told() -> None:
+    happened: list[str] = []
+    threads = owning(Part("a", happened, "turnout-r-a"), Part("b", happened, "turnout-r-b")).dismiss()
+    assert happened[2:] == ["b is dismissed", "a is dismissed"]
+    assert [thread.name for thread in threads] == ["turnout-r-b", "turnout-r-a"]
 
 
 class Hearing(Rests):
