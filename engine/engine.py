@@ -224,9 +224,10 @@ class Engine:
             self._is_ending = False
 
     def release_files(self) -> None:
-        """Before a fork: let go of the database, so that no handle is inherited."""
+        """Before a fork, also during a close: let go of the database, so that no handle is inherited. Raises
+        ``ReentrantCallError`` on the ledger's own thread."""
         plant = self._plant
-        if plant is not None and plant.ledger is not None and not self._closed:
+        if plant is not None and plant.ledger is not None:
             plant.ledger.release(5.0)
 
     def forget_parent(self) -> object:

@@ -14,6 +14,8 @@ from weakref import ref
 
 from loguru import logger
 
+from turnout.errors import ReentrantCallError
+
 #: How long all engines together may take at exit.
 _EXIT_SECONDS = 10.0
 #: And each of them, once Ctrl-C says that it takes too long.
@@ -26,7 +28,9 @@ class Living(Protocol):
     """What the hooks ask of an engine."""
 
     def close(self, timeout: float | None) -> None: ...
-    def release_files(self) -> None: ...
+    def release_files(self) -> None:
+        """Raises ``ReentrantCallError`` on the thread of its own ledger."""
+
     def forget_parent(self) -> object: ...
 
 
@@ -103,12 +107,15 @@ def _join_leaving(seconds: float) -> None:
 
 
 def _before_fork() -> None:
-    # A fork made by one of our own threads must not ask that thread's own actor.
-    if threading.current_thread().name.startswith("turnout-"):
-        return
     _join_leaving(_FORK_SECONDS)
     for engine in _alive():
-        engine.release_files()
+        try:
+            engine.release_files()
+        except ReentrantCallError:
+            # It is that router's ledger that forks. The others let go all the same.
+            continue
+        except Exception as error:
+            logger.warning("a router's database could not be let go of before a fork: {}", error)
 
 
 def _in_child() -> None:
