@@ -24,7 +24,7 @@ from turnout.future import InvocationFuture
 from turnout.ids import TimeOrderedIds
 from turnout.invocation import Invocation, Progress
 from turnout.lifetime import living
-from turnout.plant import Plant, Setup, built
+from turnout.plant import Plant, Setup, built, ended
 from turnout.policies.bounds import is_built_in
 from turnout.runtime.steps import HandOver, Walk
 from turnout.streaming import Reading, RouterStream
@@ -286,7 +286,8 @@ class Engine:
             return self._plant or self._built()
 
     def _built(self) -> Plant:
-        plant = built(self._setup)
+        # Closed, by the parent or here before it was used, it has nothing to start.
+        plant = ended(self._setup) if self._closed else built(self._setup)
         living(self, plant.runtime.dismiss, plant.streams.dismiss)
         self._plant = plant
         return plant

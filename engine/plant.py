@@ -72,6 +72,13 @@ def built(setup: Setup) -> Plant:
         raise
 
 
+def ended(setup: Setup) -> Plant:
+    """Everything as it is after its end: it still tells of health, and starts no thread."""
+    runtime = setup.runtime()
+    runtime.stop(0.0)
+    return _built_on(runtime, setup)
+
+
 def _thresholds(setup: Setup, target: Target) -> Thresholds:
     settings = setup.health.merged_with(target.health)
     return Thresholds(**settings.model_dump(exclude={"when_all_benched"}))

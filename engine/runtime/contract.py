@@ -97,7 +97,8 @@ class Runtime(Protocol):
         """Start the parts that give actors their work; called once, after the actors."""
 
     def stop(self, timeout_seconds: float) -> None:
-        """End everything that was started, last first; raises ``ThreadsStillRunningError``."""
+        """End everything that was started, last first; raises ``ThreadsStillRunningError``. What comes later is ended
+        from the start."""
 
     @property
     def dismiss(self) -> Callable[[], list[Thread]]:

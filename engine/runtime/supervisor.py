@@ -28,9 +28,13 @@ class Supervisor:
 
     def __init__(self) -> None:
         self._parts: list[Owned] = []
+        self._stopped = False
 
     def own(self, part: Owned) -> None:
-        """Start ``part`` and answer for it from now on."""
+        """Start ``part`` and answer for it from now on. After a stop it is ended instead, without having started."""
+        if self._stopped:
+            part.stop(0.0)
+            return
         part.start()
         self._parts.append(part)
 
@@ -44,6 +48,7 @@ class Supervisor:
 
         Raises ``ThreadsStillRunningError`` naming the threads that did not end; the others did.
         """
+        self._stopped = True
         end = time.monotonic() + timeout_seconds
         unended: list[str] = []
         # What did not end, or was interrupted while ending, is kept: another stop waits for it again.

@@ -150,3 +150,41 @@ store.close()
 
 def test_a_child_may_write_where_a_router_did_that_was_dropped_just_before(tmp_path: Path) -> None:
     assert run(DROPPED_BEFORE, str(tmp_path / "metrics.duckdb")) == ["child True None", "102"]
+
+
+CLOSED = """
+router = router_of({"backend": "sqlite", "path": sys.argv[1]}, policy=RoundRobinPolicy())
+router.invoke(call)
+
+def asks():
+    if sys.argv[2] == "by the child":
+        router.close()
+    print(router.health_report()["a"].state.value, router.stats().workers, router.stats().ledger.waiting)
+    router.reset_health("a")
+    try:
+        router.reset_health("b")
+    except ConfigError as error:
+        print("ids" in str(error))
+    for door in (lambda: router.invoke(call), lambda: router.submit(call), router.flush):
+        try:
+            door()
+        except RouterClosedError as error:
+            print(type(error).__name__)
+    print(own_threads())
+    router.close()
+
+if sys.argv[2] == "by the parent":
+    router.close()
+in_child(asks)
+router.close()
+"""
+
+
+@pytest.mark.parametrize("closed", ["by the parent", "by the child"])
+def test_a_router_that_was_closed_starts_no_thread_in_a_forked_child(tmp_path: Path, closed: str) -> None:
+    assert run(CLOSED, str(tmp_path / "metrics.sqlite"), closed) == [
+        "closed 0 0",
+        "True",
+        *["RouterClosedError"] * 3,
+        "[]",
+    ]

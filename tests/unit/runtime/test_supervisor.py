@@ -116,6 +116,15 @@ def test_parts_are_dismissed_in_reverse_and_their_threads_told() -> None:
     assert [thread.name for thread in threads] == ["turnout-r-b", "turnout-r-a"]
 
 
+def test_what_is_owned_after_the_stop_is_ended_without_having_started() -> None:
+    happened: list[str] = []
+    supervisor = owning()
+    supervisor.stop(1.0)
+    supervisor.own(Part("a", happened))
+    supervisor.stop(1.0)
+    assert happened == ["a stops"]
+
+
 class Hearing(Rests):
     def __init__(self, name: str, ended: list[str]) -> None:
         self._name = name
