@@ -20,6 +20,8 @@ from turnout.errors import ReentrantCallError
 _EXIT_SECONDS = 10.0
 #: And each of them, once Ctrl-C says that it takes too long.
 _INTERRUPTED_EXIT_SECONDS = 1.0
+#: Of the finalizers of ``multiprocessing`` the last: calls in flight may use what the others end.
+_LAST = -1_000
 #: How long a fork waits for the threads of dropped engines.
 _FORK_SECONDS = 5.0
 
@@ -42,6 +44,8 @@ Dismiss = Callable[[], list[threading.Thread]]
 _engines: "dict[ref[Any], tuple[Dismiss, ...]]" = {}
 #: The threads of dropped engines, which have rows to write yet.
 _leaving: set[threading.Thread] = set()
+#: The process that ends with the finalizers of ``multiprocessing``, if it does.
+_finalized: list[int] = []
 #: What a child inherited: locks in it may be held for ever by threads that the child does not have.
 _inherited: list[object] = []
 
@@ -51,6 +55,7 @@ def living(engine: Living, *threads: Dismiss) -> None:
     Told again in a forked child, where the threads are others."""
     _leaving.difference_update([thread for thread in _leaving.copy() if not thread.is_alive()])
     _engines[ref(engine, _dropped)] = threads
+    _end_with_multiprocessing()
 
 
 def _dropped(engine: "ref[Any]") -> None:
@@ -71,8 +76,8 @@ def _alive() -> list[Any]:
 
 def _at_exit() -> None:
     engines = _alive()
-    # Set where the program ends by an error that nobody caught.
-    interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
+    # The one is set where the program ends by an error that nobody caught, the other where a child does.
+    interrupted = KeyboardInterrupt in (getattr(sys, "last_type", None), sys.exc_info()[0])
     seconds = _INTERRUPTED_EXIT_SECONDS if interrupted else _EXIT_SECONDS
     end = time.monotonic() + seconds
     for engine in engines:
@@ -86,6 +91,29 @@ def _at_exit() -> None:
         logger.warning("threads of a router that was dropped did not end at exit: {}", ", ".join(left))
     # What is collected from now on may find the modules gone.
     _engines.clear()
+
+
+def _end_with_multiprocessing() -> None:
+    """A child of ``multiprocessing`` leaves by ``os._exit``: no exit hook runs in it, but the finalizers of that module
+    do. It is not imported for this: in such a child it has been."""
+    process, util = (sys.modules.get(f"multiprocessing.{name}") for name in ("process", "util"))
+    if process is None or util is None or process.parent_process() is None or os.getpid() in _finalized:
+        return
+    _finalized[:] = [os.getpid()]
+    util.Finalize(None, _at_childs_exit, exitpriority=_LAST)
+
+
+def _at_childs_exit() -> None:
+    try:
+        # As in any process, threads that are not daemons have their say before the routers end. That is what such a
+        # child does next, and it does nothing where it was done; there is no public name for it.
+        getattr(threading, "_shutdown", _nothing)()
+    finally:
+        _at_exit()
+
+
+def _nothing() -> None:
+    """Where there is no such thing."""
 
 
 def _in_time(end: Callable[[float], None], seconds: float) -> None:
