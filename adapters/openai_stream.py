@@ -89,6 +89,9 @@ class WatchedStream(NormalizedStream):
 
     def __next__(self) -> Any:
         if not self._turn.acquire(blocking=False):
+            if self._closing:
+                # Whoever closes it has the turn.
+                raise StopIteration
             raise RuntimeError("this stream is being read by another thread; a stream has one reader")
         try:
             if self._ended or self._closing:

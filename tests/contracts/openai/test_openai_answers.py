@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import openai
@@ -178,6 +179,21 @@ def test_closing_from_another_thread_wakes_the_reader_who_sees_the_end(bench: An
     reader.join(30)
     assert read == [[]]
     bench.simulator.wait_for(lambda: bench.simulator.connections() == 0)
+
+
+def test_who_reads_while_another_closes_sees_the_end(bench: Any) -> None:
+    bench.play(Stall(after_chunks=1))
+    stream = bench.stream()
+    read: list[Any] = []
+    native = stream._native
+
+    def close() -> None:
+        read.append(list(stream))
+        native.close()
+
+    stream._native = SimpleNamespace(close=close)
+    stream.close()
+    assert read == [[]]
 
 
 def test_an_incomplete_answer_is_served_with_one_warning(bench: Any, warnings_told: list[str]) -> None:
