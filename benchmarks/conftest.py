@@ -232,6 +232,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """None: what is measured has the machine to itself."""
+    return 0
+
+
 def pytest_configure(config: pytest.Config) -> None:
     options = config.option
     # The plugin's own table has the times of whole blocks, which mean little; --benchmark-verbose shows it.

@@ -18,6 +18,11 @@ settings.register_profile("turnout", parent=settings(), deadline=None)
 settings.load_profile("turnout")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes for all tests; where some are named, one, which has ended before others would have begun."""
+    return 2 if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
+
+
 @pytest.fixture(scope="session", autouse=True)
 def every_thread_ends() -> Iterator[None]:
     """Fails the run whose fixtures of wider scope left a thread behind."""
