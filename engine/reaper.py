@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from loguru import logger
 
-from turnout.runtime.on_demand import begin
+from turnout.runtime.strand import Strand, begin
 from turnout.runtime.tokens import Tokens
 
 
@@ -39,7 +39,7 @@ class StreamRegistry:
         self._role = Tokens(1)
         self._closing = False
         self._when_empty: Callable[[], None] = lambda: None
-        self._thread: threading.Thread | None = None
+        self._thread: Strand | None = None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -82,13 +82,15 @@ class StreamRegistry:
 
     def _begin(self) -> None:
         """Start the reaper, with its role in hand."""
+        thread: Strand | None = None
         try:
-            thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+            self._thread = thread = Strand(self.name, self._run)
             begin(thread)
-            self._thread = thread
         except BaseException:
-            # Interrupted, it may have started all the same: one reaper too many does no harm.
-            self._role.give()
+            # Interrupted, it may have begun all the same; then the role is its own.
+            if thread is None or thread.is_void():
+                self._thread = None
+                self._role.give()
             raise
 
     def _left(self) -> bool:
@@ -102,15 +104,12 @@ class StreamRegistry:
         thread = self._thread
         if self._open or thread is None:
             return []
-        thread.join(_CLOSE_SECONDS)
-        return [self.name] if thread.is_alive() and not self._open else []
+        return [] if thread.ends_within(_CLOSE_SECONDS) or self._open else [self.name]
 
     def _run(self) -> None:
         while True:
             while self._open or not self._closing:
                 self._reap(self._open.pop(self._tickets.get(), None))
-            # For another that an interrupted start may have left.
-            self._tickets.put(_LOOK)
             if self._left():
                 return
 

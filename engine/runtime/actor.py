@@ -10,7 +10,7 @@ from loguru import logger
 from turnout.clock import Clock
 from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError, TurnoutError
 from turnout.runtime.mailbox import Mailbox
-from turnout.runtime.on_demand import begin
+from turnout.runtime.strand import Strand, begin
 from turnout.runtime.tokens import Tokens
 from turnout.traces import trace_of
 
@@ -70,7 +70,7 @@ class Actor:
         self._mailbox: Mailbox[Envelope] = Mailbox(capacity, clock)
         self._clock = clock
         self._outlives = outlives
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread = Strand(name, self._run)
         self._ended = False
         # Whoever holds the baton is the state's owner once the thread has ended.
         self._baton = Tokens()
@@ -113,12 +113,13 @@ class Actor:
 
     def stop(self, timeout_seconds: float) -> list[str]:
         """Handle what is waiting, then end. The names of threads that did not end in time."""
-        if not self.thread.ident:
-            self._end()
+        if self.thread.is_void():
+            # It never began, so its last words are this thread's.
+            if not self._ended:
+                self._end()
             return []
         self._mailbox.put_last(_STOP)
-        self.thread.join(timeout_seconds)
-        return [self.name] if self.thread.is_alive() else []
+        return [] if self.thread.ends_within(timeout_seconds) else [self.name]
 
     def dismiss(self) -> list[threading.Thread]:
         """End as after ``stop``, but wait for nothing; safe inside garbage collection."""

@@ -12,6 +12,7 @@ from types import CoroutineType
 from typing import Any, Final, NamedTuple
 
 from turnout.errors import RouterBusyError, RouterClosedError
+from turnout.runtime.beacon import Beacon
 from turnout.runtime.on_demand import ThreadOnDemand
 
 #: How long the first awaitables wait for the thread to begin.
@@ -43,7 +44,7 @@ class EventLoop:
         #: Whether the loop takes nothing more; what it had in hand is cancelled.
         self.ended = False
         self._stopping = False
-        self._ready = threading.Event()
+        self._ready = Beacon()
         #: Why the thread could not make a loop, the last time that it was to.
         self._refused: OSError | None = None
         self._thread = ThreadOnDemand(name, self._run)
@@ -81,7 +82,7 @@ class EventLoop:
         """Cancel what still runs, and end."""
         self._stopping = True
         self._thread.end()
-        self._ready.set()
+        self._ready.light()
         self.dismiss()
         return self._thread.join(timeout_seconds)
 
@@ -115,14 +116,14 @@ class EventLoop:
         except OSError as error:
             # No file descriptors, perhaps. Who waits is told, and the next use tries again.
             self._refused = error.with_traceback(None)
-            ready, self._ready = self._ready, threading.Event()
+            ready, self._ready = self._ready, Beacon()
             self._thread.may_begin_again()
-            ready.set()
+            ready.light()
             return
         # The runner cancels and awaits what is left, then closes the loop.
         with runner:
             self._loop = loop
-            self._ready.set()
+            self._ready.light()
             try:
                 # Also after a provider's coroutine stopped it: others run there.
                 while not self._stopping:

@@ -2,20 +2,10 @@
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 from turnout.errors import RouterBusyError
 from turnout.runtime.once import Once
-
-
-def begin(thread: threading.Thread) -> None:
-    """Start it. Raises ``RouterBusyError`` where the system gives no thread."""
-    try:
-        thread.start()
-    except RuntimeError as refused:
-        raise RouterBusyError(
-            f"the system gives no thread for {thread.name}; try again later, or have this process run fewer threads"
-        ) from refused
+from turnout.runtime.strand import Strand, begin
 
 
 class ThreadOnDemand:
@@ -30,7 +20,7 @@ class ThreadOnDemand:
         self.started = False
         self._run = run
         self._first = Once()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[Strand] = []
         # Held only at the start and the end. By who holds it it can be taken again: a signal handler may use the thread
         # whose start it interrupts.
         self._starting = threading.RLock()
@@ -40,7 +30,7 @@ class ThreadOnDemand:
     @property
     def threads(self) -> list[threading.Thread]:
         """Those that were started: one, but for an interrupt."""
-        return self._threads.copy()
+        return [*self._threads]
 
     def is_current(self) -> bool:
         return threading.current_thread() in self._threads
@@ -52,7 +42,7 @@ class ThreadOnDemand:
                 return
             self._is_starting = True
             # A new one each time: one that was refused cannot be started again.
-            thread = threading.Thread(target=self._live, name=self.name, daemon=True)
+            thread = Strand(self.name, self._live)
             self._threads.append(thread)
             try:
                 begin(thread)
@@ -77,11 +67,9 @@ class ThreadOnDemand:
 
     def join(self, timeout_seconds: float) -> list[str]:
         """Wait for its end; its name, where it does not come in time."""
-        for thread in self._threads:
-            # Interrupted, its start may never have come to anything.
-            with suppress(RuntimeError):
-                thread.join(timeout_seconds)
-        return [self.name] if any(thread.is_alive() for thread in self._threads) else []
+        # Interrupted, its start may never have come to anything.
+        ended = [thread.is_void() or thread.ends_within(timeout_seconds) for thread in self._threads]
+        return [] if all(ended) else [self.name]
 
     def _live(self) -> None:
         if self._first():

@@ -18,7 +18,6 @@ task (``Item.take``), which saves two switches of thread; its item is then a dud
 
 import threading
 import time
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -27,6 +26,7 @@ from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedErro
 from turnout.runtime.backlog import Backlog, Item, Task, run
 from turnout.runtime.door import Door
 from turnout.runtime.stand_in import StandIn
+from turnout.runtime.strand import Strand
 from turnout.runtime.tokens import Tokens
 
 #: How long a wait for a worker's end goes on before it looks whether another was born.
@@ -54,7 +54,7 @@ class WorkerPool:
         self._unborn = Tokens(max_workers)
         self._retiring = Tokens()
         self._max_workers = max_workers
-        self._threads: set[threading.Thread] = set()
+        self._threads: set[Strand] = set()
         self._idents: set[int] = set()
         self._stand_in = StandIn(self._backlog, self._summon, self._idents)
         self._closing = False
@@ -162,13 +162,12 @@ class WorkerPool:
         self._closing = True
         end = time.monotonic() + timeout_seconds
         # Late work, such as a task that was cancelled, may have a worker born while the others end.
-        while threads := self.dismiss():
+        while self.dismiss():
             if (left := end - time.monotonic()) <= 0.0:
                 break
-            for thread in threads:
-                # One that is being started at this moment cannot be joined yet.
-                with suppress(RuntimeError):
-                    thread.join(min(left, _LOOK_SECONDS))
+            for thread in self._threads.copy():
+                if thread.ends_within(min(left, _LOOK_SECONDS)):
+                    self._threads.discard(thread)
         return sorted(thread.name for thread in self._threads.copy())
 
     def dismiss(self) -> list[threading.Thread]:
@@ -237,20 +236,21 @@ class WorkerPool:
 
     def _bear(self) -> bool:
         """Whether a worker could be born, to search. Raises ``RuntimeError`` where the system gives no thread."""
-        thread: threading.Thread | None = None
+        thread: Strand | None = None
         try:
             if not self._unborn.take():
                 return False
             number = self._max_workers - len(self._unborn)
-            thread = threading.Thread(target=self._work, name=f"{self._name}-worker-{number}", daemon=True)
+            thread = Strand(f"{self._name}-worker-{number}", self._work)
             # Before it starts, so that whoever bears it may end: stop() misses neither.
             self._threads.add(thread)
             thread.start()
         except BaseException:
-            # Interrupted, it may have started all the same; then it gives its own place back at its end.
-            if thread is None or thread.ident is None:
+            # Interrupted, it may have begun all the same; then it gives its own place back at its end.
+            if thread is None or thread.is_void():
                 self._unborn.give()
-                self._threads.discard(thread)
+                if thread is not None:
+                    self._threads.discard(thread)
             raise
         return True
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError
@@ -98,13 +99,23 @@ def test_a_use_within_its_own_start_as_a_signal_handler_makes_it_waits_for_nothi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     timer, bell, start = Timer(NAME, SystemClock()), SimpleQueue[str](), threading.Thread.start
+    handled = threading.Event()
 
-    def handled(thread: threading.Thread) -> None:
+    def handle(*_: object) -> None:
         timer.at(0.0, lambda: bell.put("handler"))
+        handled.set()
+
+    def signalled(thread: threading.Thread) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        assert handled.wait(WAIT)
         start(thread)
 
-    monkeypatch.setattr(threading.Thread, "start", handled)
-    timer.at(0.0, lambda: bell.put("caller"))
+    monkeypatch.setattr(threading.Thread, "start", signalled)
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        timer.at(0.0, lambda: bell.put("caller"))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
     assert sorted(bell.get(timeout=WAIT) for _ in range(2)) == ["caller", "handler"]
     assert timer.stop(WAIT) == []
 
