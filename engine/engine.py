@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -288,6 +289,12 @@ class Engine:
     def _built(self) -> Plant:
         # Closed, by the parent or here before it was used, it has nothing to start.
         plant = ended(self._setup) if self._closed else built(self._setup)
-        living(self, plant.runtime.dismiss, plant.streams.dismiss)
-        self._plant = plant
+        try:
+            living(self, plant.runtime.dismiss, plant.streams.dismiss)
+            self._plant = plant
+        except BaseException:
+            # Interrupted: perhaps nobody else knows of its threads.
+            with suppress(ThreadsStillRunningError):
+                plant.runtime.stop(1.0)
+            raise
         return plant

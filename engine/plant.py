@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from turnout.actors.health import Health
@@ -13,6 +14,7 @@ from turnout.config import BudgetConfig, HealthConfig, LedgerConfig, PoolConfig
 from turnout.decisions.budget import Refill
 from turnout.decisions.circuit import Thresholds
 from turnout.eligibility import Eligibility
+from turnout.errors import ThreadsStillRunningError
 from turnout.execution import Execution
 from turnout.invocation import Target
 from turnout.judging import Judge
@@ -67,8 +69,9 @@ def built(setup: Setup) -> Plant:
     try:
         return _built_on(runtime, setup)
     except BaseException:
-        # A policy may refuse these providers: the threads that started before it was asked must not stay.
-        runtime.stop(1.0)
+        # A policy may refuse these providers, or an interrupt come: the threads that have started must not stay.
+        with suppress(ThreadsStillRunningError):
+            runtime.stop(1.0)
         raise
 
 

@@ -30,7 +30,7 @@ class ThreadOnDemand:
     @property
     def threads(self) -> list[threading.Thread]:
         """Those that were started: one, but for an interrupt."""
-        return [*self._threads]
+        return [thread for thread in self._threads if thread.ident]
 
     def is_current(self) -> bool:
         return threading.current_thread() in self._threads

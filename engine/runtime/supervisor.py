@@ -13,7 +13,7 @@ class Owned(Protocol):
     """Something with threads of its own."""
 
     def start(self) -> None:
-        """Start, or be ready to start at first use."""
+        """Start, or be ready to start at first use. Interrupted, it may have started or not: ``stop`` ends it."""
 
     def stop(self, timeout_seconds: float) -> list[str]:
         """End within about ``timeout_seconds``; the names of threads that did not."""
@@ -31,12 +31,18 @@ class Supervisor:
         self._stopped = False
 
     def own(self, part: Owned) -> None:
-        """Start ``part`` and answer for it from now on. After a stop it is ended instead, without having started."""
+        """Answer for ``part`` from now on, and start it: in this order an interrupt leaves none running unowned. After
+        a stop it is ended instead, without having started."""
         if self._stopped:
             part.stop(0.0)
             return
-        part.start()
         self._parts.append(part)
+        try:
+            part.start()
+        except Exception:
+            # Refused, it has nothing to end.
+            self._parts.remove(part)
+            raise
 
     def dismiss(self) -> list[Thread]:
         """Have everything end by itself; the threads that will. Safe inside garbage collection."""

@@ -125,6 +125,21 @@ def test_what_is_owned_after_the_stop_is_ended_without_having_started() -> None:
     assert happened == ["a stops"]
 
 
+def test_a_part_whose_start_is_interrupted_is_stopped() -> None:
+    happened: list[str] = []
+
+    class Interrupted(Part):
+        def start(self) -> None:
+            super().start()
+            raise KeyboardInterrupt
+
+    supervisor = owning(Part("a", happened))
+    with pytest.raises(KeyboardInterrupt):
+        supervisor.own(Interrupted("b", happened))
+    supervisor.stop(1.0)
+    assert happened == ["a starts", "b starts", "b stops", "a stops"]
+
+
 class Hearing(Rests):
     def __init__(self, name: str, ended: list[str]) -> None:
         self._name = name
