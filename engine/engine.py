@@ -167,7 +167,7 @@ class Engine:
             workers=workers.workers,
             max_workers=workers.max_workers,
             queued=workers.waiting,
-            pending=len(self._pending),
+            pending=sum(not future.done() for future in list(self._pending.values())),
             streams=len(plant.streams),
             in_line=in_line,
             lines=lines,

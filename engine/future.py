@@ -10,7 +10,7 @@ from turnout.deadline import Deadline
 from turnout.errors import ReentrantCallError
 from turnout.invocation import Progress
 from turnout.runtime.contract import Alarmed, Runtime, Takeable
-from turnout.runtime.lazy_future import LazyFuture
+from turnout.runtime.lazy_future import CANCELLED, LazyFuture
 from turnout.streaming import RouterStream
 
 
@@ -46,25 +46,37 @@ class InvocationFuture(LazyFuture):
 
     def cancel(self) -> bool:
         # In a forked child the call is the parent's, and so is its socket.
-        if self.left_behind or not super().cancel():
+        if self.left_behind:
             return False
-        if self.take() is None:
-            self._progress.cut("cancelled")
-        elif self.alarm is not None:
-            # Nobody comes to settle it: the alarm would keep it to its deadline.
-            self.alarm.cancel()
-        return True
+        try:
+            return self._cancel()
+        except BaseException:
+            # Interrupted between two steps: each may be made again.
+            self._cancel()
+            raise
+
+    def _cancel(self) -> bool:
+        cancelled = self._end(CANCELLED)
+        if cancelled:
+            if self.take() is None:
+                self._progress.cut("cancelled")
+            if self.alarm is not None:
+                # Where nobody comes to settle it the alarm would keep it to its deadline.
+                self.alarm.cancel()
+        self._pending.pop(self.key, None)
+        return cancelled
 
     def settle(self, value: Any, error: BaseException | None) -> None:
         """Resolve it, once; what comes after a cancel is dropped."""
-        # As resolve() does it, without the call.
-        if self._claim():
-            self._end((FINISHED, value, error))
-        elif isinstance(value, RouterStream):
-            value.close()
-        if self.alarm is not None:
-            self.alarm.cancel()
-            self.give_place_back()
+        try:
+            # As resolve() does it, without the call.
+            if not self._end((FINISHED, value, error)) and isinstance(value, RouterStream):
+                value.close()
+        finally:
+            self._pending.pop(self.key, None)
+            if self.alarm is not None:
+                self.alarm.cancel()
+                self.give_place_back()
 
     def give_place_back(self) -> None:
         """A worker that was held up in this call is not any more, or there was none."""
@@ -88,15 +100,18 @@ class InvocationFuture(LazyFuture):
         return None if self.ticket is None else self.ticket.take()
 
     def forget(self) -> None:
-        """It was never queued, and is not pending any more."""
-        self._claim()
+        """It was never queued, or nobody is to settle it any more."""
+        self._end(CANCELLED)
+        self._pending.pop(self.key, None)
         if self.alarm is not None:
             self.alarm.cancel()
             self.give_place_back()
 
-    def _claim(self) -> bool:
-        # pop is one step: only one gets it.
-        return self._pending.pop(self.key, None) is not None
+    def resolve(self, value: Any, error: BaseException | None) -> bool:
+        try:
+            return self._end((FINISHED, value, error))
+        finally:
+            self._pending.pop(self.key, None)
 
     def _before_waiting(self, timeout: float | None) -> None:
         """A thread that waits without a timeout makes the call itself, if no worker has begun it: that saves two
@@ -121,10 +136,10 @@ class InvocationFuture(LazyFuture):
                 if self._standing and isinstance(self._standing[0], tuple):
                     return
         except BaseException as raised:
-            # An interrupt where nobody else looks for one, be it between the claim and the end. Who waits for this
+            # An interrupt where nobody else looks for one, be it between two steps of the end. Who waits for this
             # elsewhere is told.
-            self.forget()
             self._end((FINISHED, None, raised))
+            self.forget()
             raise
         finally:
             self.maker = None

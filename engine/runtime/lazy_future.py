@@ -4,43 +4,70 @@ Most futures are resolved before anybody looks, or by the very thread that waits
 a third of what ``concurrent.futures.Future`` costs then.
 
 A future comes to stand somewhere once, in one step: where it ended, if nobody had come to wait, or in front of a crowd
-with a lock. Before a crowd its state changes under that lock alone, as ``wait`` and ``as_completed`` rely on.
+with a lock. Before a crowd its state changes under that lock alone, as ``wait`` and ``as_completed`` rely on. How it
+ends is decided before: by the first end that stands there.
+
+Ctrl-C may come between any two steps of an end. Each step may be made again, so whoever is interrupted goes through
+them once more, and whoever comes next with an end, too late for his own, goes on with what the first one left.
 """
 
 import threading
-from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures._base import CANCELLED_AND_NOTIFIED, FINISHED, PENDING
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from loguru import logger
 
+from turnout.runtime.undisturbed import undisturbed
 from turnout.traces import trace_of
-
-#: The longest a cancel waits for who is resolving the future at that very moment.
-_LOST_RACE_SECONDS: Final = 1.0
-
 
 #: How a future ended: state, value, error. A bare tuple, since every call makes one.
 _Ended = tuple[str, Any, BaseException | None]
 
 
-class _Crowd:
-    """Who waits for a future, the lock that they share, and how it stands with it."""
+class _Condition(threading.Condition):
+    """Entered and left by its lock's own functions, in one step each. Those of the standard one are written in Python:
+    an interrupt between their steps leaves the lock taken for good."""
 
-    __slots__ = ("callbacks", "condition", "ended", "waiters")
+    if not TYPE_CHECKING:
+        __enter__ = property(lambda self: self._lock.__enter__)
+        __exit__ = property(lambda self: self._lock.__exit__)
+
+
+class _Crowd:
+    """Who waits for a future, the lock that they share, how it stands with it, and how many of them were told."""
+
+    __slots__ = (
+        "begun",
+        "callbacks",
+        "callers",
+        "condition",
+        "ended",
+        "is_calling",
+        "telling",
+        "told",
+        "waiters",
+    )
 
     def __init__(self, ended: _Ended) -> None:
-        self.condition = threading.Condition()
+        self.condition = _Condition()
         self.waiters: list[Any] = []
+        #: Held while waiters are told, by who is not interrupted; how many have been.
+        self.telling = threading.Lock()
+        self.told = 0
         self.callbacks: list[Any] = []
+        self.begun = 0
+        #: The first is the thread that calls back: one, so that each is called once and in order.
+        self.callers: list[int] = []
+        self.is_calling = False
         #: Changed under the condition alone, once.
         self.ended = ended
 
 
 _PENDING: Final[_Ended] = (PENDING, None, None)
-_CANCELLED: Final[_Ended] = (CANCELLED_AND_NOTIFIED, None, None)
+CANCELLED: Final[_Ended] = (CANCELLED_AND_NOTIFIED, None, None)
 
 
 class LazyFuture(Future[Any]):
@@ -80,31 +107,33 @@ class LazyFuture(Future[Any]):
         def _done_callbacks(self) -> list[Any]:
             return self._crowd.callbacks
 
-    @abstractmethod
-    def _claim(self) -> bool:
-        """True to exactly one of those who would resolve it."""
-
     def _before_waiting(self, timeout: float | None) -> None:
         """Called where ``result`` or ``exception`` finds it unresolved; may raise, or resolve it."""
 
     def resolve(self, value: Any, error: BaseException | None) -> bool:
         """Resolve it with ``value``, or with ``error`` where there is one; False where it is resolved already."""
-        if not self._claim():
-            return False
-        self._end((FINISHED, value, error))
-        return True
+        return self._end((FINISHED, value, error))
 
     def cancel(self) -> bool:
         """Resolve it with ``CancelledError``; whether it ends, or has ended, so."""
-        if not self._claim():
-            with self._condition:
-                self._condition.wait_for(self.done, _LOST_RACE_SECONDS)
-            return self.cancelled()
-        self._end(_CANCELLED)
-        return True
+        try:
+            return self._end(CANCELLED)
+        except BaseException:
+            # Interrupted between two steps.
+            self._end(CANCELLED)
+            raise
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is known how it ends; who waits is told at this moment, or was."""
+        return bool(self._ends)
+
+    def watch(self, told: Callable[[Self], object]) -> None:
+        """Have ``told`` called with it when it ends, unless it has ended by now: look after this. Takes no lock."""
+        self._crowd.callbacks.append(told)
 
     def cancelled(self) -> bool:
-        return self._ended is _CANCELLED
+        return self._ended is CANCELLED
 
     def done(self) -> bool:
         return self._ended is not _PENDING
@@ -142,6 +171,11 @@ class LazyFuture(Future[Any]):
             del self
 
     @property
+    def _ends(self) -> list[_Ended]:
+        """Those that came; the first counts."""
+        return [one for one in self._standing if not isinstance(one, _Crowd)]
+
+    @property
     def _ended(self) -> _Ended:
         """How it ended, or that it has not."""
         if not self._standing:
@@ -161,35 +195,93 @@ class LazyFuture(Future[Any]):
         standing.append(_Crowd(self._ended))
         return next(one for one in standing if isinstance(one, _Crowd))
 
-    def _end(self, ended: _Ended) -> None:
-        """Stand there, and tell who waits. Of several ends the first counts."""
+    def _end(self, ended: _Ended) -> bool:
+        """Stand there, and tell who waits; whether it ended so. Of several ends the first counts."""
         standing = self._standing
-        standing.append(ended)
-        first = standing[0]
-        if first is ended or not isinstance(first, _Crowd):
-            return
+        if not standing:
+            standing.append(ended)
+        return standing[0] is ended or self._end_before_others(ended)
+
+    def _end_before_others(self, ended: _Ended) -> bool:
+        """Somebody waits, or it has ended otherwise."""
+        standing = self._standing
+        crowd = standing[0]
+        if not isinstance(crowd, _Crowd):
+            return False
+        ends = self._ends
+        if not ends:
+            standing.append(ended)
+            ends = self._ends
+        decided = ends[0]
+        self._tell(crowd, decided)
+        if crowd.callbacks:
+            self._call_back(crowd)
+        return decided is ended
+
+    def _tell(self, crowd: _Crowd, ended: _Ended) -> None:
+        """Change its state before a crowd, and tell those of it who have not been told."""
+        with crowd.condition:
+            crowd.ended = ended
+            if crowd.told < len(crowd.waiters):
+                try:
+                    undisturbed(partial(self._tell_waiters, crowd, ended))
+                except RuntimeError:
+                    # The system gives no thread for that.
+                    self._tell_waiters(crowd, ended)
+            crowd.condition.notify_all()
+
+    def _tell_waiters(self, crowd: _Crowd, ended: _Ended) -> None:
+        """What ``wait`` and ``as_completed`` wait with has a lock, a count and an event of its own."""
         state, _, error = ended
-        with first.condition:
-            if first.ended is not _PENDING:
-                return
-            first.ended = ended
-            for waiter in first.waiters:
+        with crowd.telling:
+            while crowd.told < len(crowd.waiters):
+                waiter = crowd.waiters[crowd.told]
                 if state == CANCELLED_AND_NOTIFIED:
                     waiter.add_cancelled(self)
                 elif error is None:
                     waiter.add_result(self)
                 else:
                     waiter.add_exception(self)
-            first.condition.notify_all()
-        # After this state no callback is added any more: it is called at once.
-        for callback in first.callbacks:
-            self._call_back(callback)
+                crowd.told += 1
 
-    def _call_back(self, callback: Callable[[Self], object]) -> None:
+    def _call_back(self, crowd: _Crowd) -> None:
+        """Make the calls that were not begun. After the change of state none is added any more but by ``watch``."""
+        here = threading.get_ident()
+        crowd.callers.append(here)
+        if crowd.callers[0] != here or crowd.is_calling:
+            return
         try:
-            callback(self)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            # Also SystemExit: whoever resolves it is not the callback's to end.
-            logger.error("a callback of a future raised:\n{}", trace_of(error))
+            crowd.is_calling = True
+            self._make_calls(crowd)
+        finally:
+            crowd.is_calling = False
+
+    def _make_calls(self, crowd: _Crowd) -> None:
+        """An interrupt ends the call that it comes to; it is raised once the others are made. (A function of its own:
+        Python looks for signals where a loop jumps back, and 3.13 leaves that jump out of a ``try`` around the loop.)
+        """
+        interrupts: list[KeyboardInterrupt] = []
+        while crowd.begun < len(crowd.callbacks):
+            callback = crowd.callbacks[crowd.begun]
+            try:
+                # No signal is looked for between these two.
+                crowd.begun += 1
+                callback(self)
+            except KeyboardInterrupt as interrupt:
+                interrupts[:] = [interrupt]
+                if _came_before_its_first_step(interrupt):
+                    crowd.begun -= 1
+            except BaseException as error:
+                # Also SystemExit: whoever resolves it is not the callback's to end.
+                logger.error("a callback of a future raised:\n{}", trace_of(error))
+        if interrupts:
+            # Kept by nobody: it keeps this frame.
+            raise interrupts.pop()
+
+
+def _came_before_its_first_step(raised: KeyboardInterrupt) -> bool:
+    """Whether it interrupted a function as it was entered, where Python looks for signals too."""
+    from opcode import opmap
+
+    trace = None if raised.__traceback__ is None else raised.__traceback__.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_code[trace.tb_lasti] == opmap["RESUME"]

@@ -18,29 +18,14 @@ from turnout.runtime.lazy_future import LazyFuture
 WAIT = 20.0
 
 
-class Claimed(LazyFuture):
-    """A future whose claim is one item of a list."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._chance = [None]
-
-    def _claim(self) -> bool:
-        try:
-            self._chance.pop()
-        except IndexError:
-            return False
-        return True
-
-
-def resolved(value: Any = None, error: BaseException | None = None) -> Claimed:
-    future = Claimed()
+def resolved(value: Any = None, error: BaseException | None = None) -> LazyFuture:
+    future = LazyFuture()
     assert future.resolve(value, error)
     return future
 
 
-def cancelled() -> Claimed:
-    future = Claimed()
+def cancelled() -> LazyFuture:
+    future = LazyFuture()
     assert future.cancel()
     return future
 
@@ -112,7 +97,7 @@ def played(future: Any, resolve: Any, cancel: Any, steps: list[str]) -> list[Any
 
 @given(st.lists(st.sampled_from(STEPS), max_size=12))
 def test_whatever_is_done_to_it_it_says_what_the_standard_future_says(steps: list[str]) -> None:
-    lazy, standard = Claimed(), Standard()
+    lazy, standard = LazyFuture(), Standard()
     assert played(lazy, lazy.resolve, lazy.cancel, steps) == played(
         standard.future, standard.resolve, standard.cancel, steps
     )
@@ -129,7 +114,7 @@ def test_an_error_is_raised_each_time_and_is_not_held_in_a_cycle() -> None:
 
 
 def test_functions_of_the_standard_library_take_it() -> None:
-    pending = Claimed()
+    pending = LazyFuture()
     some = [resolved(1), resolved(error=ValueError()), cancelled()]
     assert set(as_completed(some, timeout=WAIT)) == {*some}
     assert wait([pending, some[0]], WAIT, FIRST_COMPLETED).not_done == {pending}
@@ -158,10 +143,10 @@ def test_functions_of_the_standard_library_take_it() -> None:
 @pytest.mark.parametrize("look", ["result", "as_completed", "callback"])
 def test_who_looks_while_it_is_being_resolved_is_told(look: str, end: Any, expected: Any) -> None:
     for _ in range(300):
-        future, seen, start = Claimed(), SimpleQueue[Any](), threading.Barrier(2)
+        future, seen, start = LazyFuture(), SimpleQueue[Any](), threading.Barrier(2)
 
         def watch(
-            future: Claimed = future, seen: SimpleQueue[Any] = seen, start: threading.Barrier = start
+            future: LazyFuture = future, seen: SimpleQueue[Any] = seen, start: threading.Barrier = start
         ) -> None:
             start.wait(WAIT)
             if look == "callback":
@@ -183,16 +168,16 @@ def test_who_looks_while_it_is_being_resolved_is_told(look: str, end: Any, expec
 
 def test_of_many_who_would_resolve_it_one_does_and_all_cancels_agree_on_it() -> None:
     for round_number in range(200):
-        future, start = Claimed(), threading.Barrier(6)
+        future, start = LazyFuture(), threading.Barrier(6)
         won: SimpleQueue[str] = SimpleQueue()
         said: SimpleQueue[bool] = SimpleQueue()
 
-        def resolve(future: Claimed = future, start: Any = start, won: Any = won, name: str = "") -> None:
+        def resolve(future: LazyFuture = future, start: Any = start, won: Any = won, name: str = "") -> None:
             start.wait(WAIT)
             if future.resolve(name, None):
                 won.put(name)
 
-        def cancel(future: Claimed = future, start: Any = start, said: Any = said) -> None:
+        def cancel(future: LazyFuture = future, start: Any = start, said: Any = said) -> None:
             start.wait(WAIT)
             said.put(future.cancel())
 
@@ -212,7 +197,7 @@ def test_of_many_who_would_resolve_it_one_does_and_all_cancels_agree_on_it() -> 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), SystemExit(3), GeneratorExit()])
 def test_a_callback_that_raises_keeps_no_other_from_being_called(error: BaseException) -> None:
-    future, seen, told = Claimed(), list[str](), list[str]()
+    future, seen, told = LazyFuture(), list[str](), list[str]()
 
     def bad(_: Any) -> None:
         raise error
@@ -232,9 +217,9 @@ def test_a_callback_that_raises_keeps_no_other_from_being_called(error: BaseExce
 def test_many_that_are_resolved_while_somebody_gathers_them_are_each_counted_once(look: str) -> None:
     """What ``wait`` and ``as_completed`` read twice under the futures' locks may not change in between."""
     for _ in range(60):
-        futures, start = [Claimed() for _ in range(40)], threading.Barrier(3)
+        futures, start = [LazyFuture() for _ in range(40)], threading.Barrier(3)
 
-        def resolve(part: list[Claimed], start: threading.Barrier = start) -> None:
+        def resolve(part: list[LazyFuture], start: threading.Barrier = start) -> None:
             start.wait(WAIT)
             for future in part:
                 future.resolve(1, None)
@@ -254,12 +239,12 @@ def test_many_that_are_resolved_while_somebody_gathers_them_are_each_counted_onc
 
 
 def test_a_state_does_not_change_between_two_looks_under_the_lock() -> None:
-    future, other = Claimed(), Claimed()
+    future, other = LazyFuture(), LazyFuture()
     resolving = threading.Thread(target=lambda: future.resolve(1, None))
     with future._condition, other._condition:
         before = future._state
         resolving.start()
-        while future._chance:
+        while not future.is_decided:
             assert resolving.is_alive()
         assert (before, future._state, future.done()) == ("PENDING", "PENDING", False)
     resolving.join(WAIT)
@@ -267,7 +252,7 @@ def test_a_state_does_not_change_between_two_looks_under_the_lock() -> None:
 
 
 def test_an_error_that_was_waited_for_is_not_held_in_a_cycle() -> None:
-    future = Claimed()
+    future = LazyFuture()
     late = threading.Thread(target=future.resolve, args=(None, ValueError("no")))
     late.start()
     with pytest.raises(ValueError, match="no"):
@@ -282,7 +267,7 @@ def test_somebody_who_looked_before_takes_nothing_from_who_waits() -> None:
     """The hook before waiting is called where it is unresolved, a crowd before it or not."""
     asked: list[float | None] = []
 
-    class Hooked(Claimed):
+    class Hooked(LazyFuture):
         def _before_waiting(self, timeout: float | None) -> None:
             asked.append(timeout)
             self.resolve("made here", None)
@@ -292,3 +277,51 @@ def test_somebody_who_looked_before_takes_nothing_from_who_waits() -> None:
         look(future)
         assert future.result(3.0) == "made here"
     assert asked == [3.0] * 3
+
+
+def test_a_cancel_tells_who_gathers_it_also_where_the_system_gives_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    future = LazyFuture()
+    gathered: SimpleQueue[Any] = SimpleQueue()
+    gatherer = threading.Thread(target=lambda: gathered.put(wait([future], WAIT).done))
+    gatherer.start()
+    while not (future._standing and future._waiters):
+        assert gatherer.is_alive()
+    monkeypatch.setattr("turnout.runtime.undisturbed.start_new_thread", refused)
+    assert future.cancel()
+    assert gathered.get(timeout=WAIT) == {future}
+    gatherer.join(WAIT)
+
+
+def test_an_interrupt_in_a_callback_keeps_no_other_from_being_called_and_is_raised() -> None:
+    future, seen = LazyFuture(), list[str]()
+
+    def interrupted(_: Any) -> None:
+        seen.append("interrupted")
+        raise KeyboardInterrupt
+
+    future.add_done_callback(interrupted)
+    future.add_done_callback(lambda _: seen.append("told"))
+    with pytest.raises(KeyboardInterrupt):
+        future.cancel()
+    assert seen == ["interrupted", "told"]
+    assert future.cancel()
+    assert seen == ["interrupted", "told"]
+
+
+def test_a_late_end_is_not_kept() -> None:
+    class Kept:
+        pass
+
+    for future in (cancelled(), LazyFuture()):
+        repr(future)
+        future.cancel()
+        late = Kept()
+        gone = weakref.ref(late)
+        assert not future.resolve(late, None)
+        del late
+        assert gone() is None
