@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ from turnout.errors import (
     RouterClosedError,
     ThreadsStillRunningError,
 )
-from turnout.future import InvocationFuture
+from turnout.future import InvocationFuture, wait_for_all
 from turnout.ids import TimeOrderedIds
 from turnout.invocation import Invocation, Progress
 from turnout.lifetime import living
@@ -198,22 +197,24 @@ class Engine:
         if plant is None:
             return
         end = None if timeout is None else time.monotonic() + timeout
-        if not self._ending.acquire(timeout=-1 if timeout is None else timeout):
-            # Another waits for the calls without a time, or with a longer one: this one's is over.
-            for future in list(self._pending.values()):
-                future.cancel()
-            if not self._ending.acquire(timeout=_CLOSE_SECONDS):
-                raise ThreadsStillRunningError([f"another close() of {self._setup.name}"])
         try:
+            if not self._ending.acquire(timeout=-1 if timeout is None else timeout):
+                # Another waits for the calls without a time, or with a longer one: this one's is over.
+                for future in list(self._pending.values()):
+                    future.cancel()
+                if not self._ending.acquire(timeout=_CLOSE_SECONDS):
+                    raise ThreadsStillRunningError([f"another close() of {self._setup.name}"])
             if not (self._ended or self._is_ending):
-                self._end(plant, timeout, end)
+                self._end(plant, end)
         finally:
-            self._ending.release()
+            # Interrupted, it may have it without having been told.
+            with suppress(RuntimeError):
+                self._ending.release()
 
-    def _end(self, plant: Plant, timeout: float | None, end: float | None) -> None:
+    def _end(self, plant: Plant, end: float | None) -> None:
         try:
             self._is_ending = True
-            wait(list(self._pending.values()), timeout)
+            wait_for_all(self._pending, end)
             for future in list(self._pending.values()):
                 future.cancel()
             unended = plant.streams.stop(self._setup.close_targets)

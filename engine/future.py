@@ -1,9 +1,12 @@
 """The future of a submitted invocation."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures._base import FINISHED
-from typing import Any
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Final
 
 from turnout.calls import Report
 from turnout.deadline import Deadline
@@ -12,6 +15,9 @@ from turnout.invocation import Progress
 from turnout.runtime.contract import Alarmed, Runtime, Takeable
 from turnout.runtime.lazy_future import CANCELLED, LazyFuture
 from turnout.streaming import RouterStream
+
+#: How long a wait for calls goes on before it looks by itself: an interrupt may cost it the word of an end.
+_LOOK_SECONDS: Final = 0.1
 
 
 class InvocationFuture(LazyFuture):
@@ -150,3 +156,18 @@ class InvocationFuture(LazyFuture):
                 "a policy, or async code of a provider, cannot wait for a future of the router that runs it; "
                 "await ainvoke() there, or use add_done_callback()"
             )
+
+
+def wait_for_all(pending: dict[int, InvocationFuture], end: float | None) -> None:
+    """Until it is known how each ends, or the monotonic clock shows ``end``. Takes the lock of none, unlike
+    ``concurrent.futures.wait``: one that an interrupt left taken would stop the worker that resolves it."""
+    ended: SimpleQueue[object] = SimpleQueue()
+    while undecided := [future for future in list(pending.values()) if not future.is_decided]:
+        for future in undecided:
+            future.watch(ended.put)
+            while not future.is_decided:
+                left = _LOOK_SECONDS if end is None else min(end - time.monotonic(), _LOOK_SECONDS)
+                if left <= 0.0:
+                    return
+                with suppress(Empty):
+                    ended.get(timeout=left)
