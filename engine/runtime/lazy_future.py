@@ -269,19 +269,9 @@ class LazyFuture(Future[Any]):
                 callback(self)
             except KeyboardInterrupt as interrupt:
                 interrupts[:] = [interrupt]
-                if _came_before_its_first_step(interrupt):
-                    crowd.begun -= 1
             except BaseException as error:
                 # Also SystemExit: whoever resolves it is not the callback's to end.
                 logger.error("a callback of a future raised:\n{}", trace_of(error))
         if interrupts:
             # Kept by nobody: it keeps this frame.
             raise interrupts.pop()
-
-
-def _came_before_its_first_step(raised: KeyboardInterrupt) -> bool:
-    """Whether it interrupted a function as it was entered, where Python looks for signals too."""
-    from opcode import opmap
-
-    trace = None if raised.__traceback__ is None else raised.__traceback__.tb_next
-    return trace is not None and trace.tb_frame.f_code.co_code[trace.tb_lasti] == opmap["RESUME"]
