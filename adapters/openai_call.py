@@ -166,7 +166,7 @@ class OpenAIAdapter(ABC):
         if granted is None:
             return sent, False
         timeout = sent.get("timeout")
-        if isinstance(timeout, int | float) and not timeout > 0:
+        if not all(seconds > 0 for seconds in _seconds_in(timeout)):
             raise self._seam.untimely()
         if timeout is not None and (
             hasattr(timeout, "as_dict") or (isinstance(timeout, int | float) and timeout < granted)
@@ -217,3 +217,9 @@ def _asks_for_one(arguments: Mapping[str, Any]) -> bool:
     more = arguments.get("extra_body")
     asked = arguments.get("n", more.get("n") if isinstance(more, Mapping) else None)
     return asked is None or asked == 1
+
+
+def _seconds_in(timeout: object) -> list[float]:
+    """The times that a timeout gives: one, one for each of its parts, or none."""
+    parts = timeout.as_dict().values() if hasattr(timeout, "as_dict") else [timeout]
+    return [part for part in parts if isinstance(part, int | float)]

@@ -4,11 +4,13 @@ import email.utils
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC
 from http import HTTPStatus
 from typing import Any, Final
 
 from turnout.faults import Fault
+from turnout.traces import is_being_handled
 
 #: Longest message of a provider that goes into an error's text; ``message`` keeps it whole.
 _TEXT_LENGTH: Final = 500
@@ -37,13 +39,18 @@ def field(body: object, name: str) -> Any:
 
 def rewritten(error: BaseException | None, clean: Callable[[str], str]) -> None:
     """Have an exception, and those that it came of, say what ``clean`` makes of their texts: a traceback prints them
-    all."""
+    all. What the caller has caught, and goes on from, is left as it is."""
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:
+    while error is not None and id(error) not in seen and not is_being_handled(error):
         seen.add(id(error))
-        error.args = tuple(clean(part) if isinstance(part, str) else part for part in error.args)
-        if isinstance(message := getattr(error, "message", None), str):
-            error.message = clean(message)  # type: ignore[attr-defined]
+        # Of a class of the user's own, where anything may be read-only.
+        with suppress(Exception):
+            args = tuple(clean(part) if isinstance(part, str) else part for part in error.args)
+            if args != error.args:
+                error.args = args
+            message = getattr(error, "message", None)
+            if isinstance(message, str) and clean(message) != message:
+                error.message = clean(message)  # type: ignore[attr-defined]
         error = error.__cause__ or error.__context__
 
 

@@ -220,8 +220,9 @@ class LimitedBackend:
                 host, port, lambda sock, wait: self._here.run(sock, timeout, wait)
             )
             for place, (family, kind, proto, _, address) in enumerate(addresses):
-                sock = socket.socket(family, kind, proto)
+                sock: socket.socket | None = None
                 try:
+                    sock = socket.socket(family, kind, proto)
                     for option in socket_options or ():
                         sock.setsockopt(*option)
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -230,10 +231,13 @@ class LimitedBackend:
                     self._connect(sock, address, timeout, others=len(addresses) - place - 1)
                     return Wire(sock, self._here, self._core)
                 except OSError as error:
-                    sock.close()
+                    # One that this machine cannot speak to is passed over, too.
                     refusal = error
+                    if sock is not None:
+                        sock.close()
                 except BaseException:
-                    sock.close()
+                    if sock is not None:
+                        sock.close()
                     raise
             raise refusal or OSError(f"no address for {host}")
         except TimeoutError as error:

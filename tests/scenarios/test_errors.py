@@ -13,6 +13,7 @@ from turnout import (
     ApiProtocol,
     CallError,
     ConfigError,
+    Fault,
     MissingApiKeyError,
     NoEligibleProvidersError,
     NoProvidersConfiguredError,
@@ -212,6 +213,24 @@ def test_a_key_that_a_provider_echoes_is_in_no_traceback(rig: Any) -> None:
     assert SECRET not in printed
     assert SECRET not in error.message
     assert SECRET not in repr(rig.provider(sim, "a", api_key=SECRET))
+
+
+def test_what_the_caller_has_caught_is_left_as_it_is(rig: Any) -> None:
+    class ReadOnly(ValueError):
+        @property
+        def message(self) -> str:
+            return f"{SECRET} is mine"
+
+    sim = rig.simulate(a=Status(400, message=f"no such key: {SECRET}"))
+    router = rig.router([rig.provider(sim, "a", api_key=SECRET)])
+    caught = ReadOnly(f"{SECRET} is mine", "second")
+    try:
+        raise caught
+    except ReadOnly:
+        failure = only_attempt(router, rig.chat())
+
+    assert failure.fault is Fault.BAD_REQUEST
+    assert caught.args == (f"{SECRET} is mine", "second")
 
 
 def test_a_header_that_cannot_be_sent_is_in_no_traceback(rig: Any) -> None:

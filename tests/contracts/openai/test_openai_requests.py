@@ -63,9 +63,12 @@ def test_a_shorter_timeout_of_the_callers_own_is_kept(bench: Any, failure_of: Fa
     assert failure.by_caller
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+@pytest.mark.parametrize(
+    "seconds",
+    [0, -1, float("nan"), openai.Timeout(0.0), openai.Timeout(5.0, connect=0), openai.Timeout(5.0, read=-1)],
+)
 def test_a_timeout_in_which_nothing_can_be_done_is_the_callers_mistake(
-    bench: Any, failure_of: FailureOf, seconds: float
+    bench: Any, failure_of: FailureOf, seconds: Any
 ) -> None:
     failure = failure_of(lambda: bench.call(timeout=seconds))
     assert failure.fault is Fault.INVALID_OPERATION

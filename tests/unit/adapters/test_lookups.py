@@ -68,6 +68,33 @@ def test_a_lookup_that_hangs_is_left_when_the_limit_is_over(resolver: Resolver) 
     assert watch.over
 
 
+def test_who_leaves_a_lookup_that_hangs_leaves_no_socket_behind(resolver: Resolver) -> None:
+    shared = Lookups()
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            shared.addresses("slow.test", 80, lambda sock, wait: Here().run(sock, 0.01, wait))
+    (lookup,) = shared._under_way.values()
+    assert lookup.waking == []
+
+
+def test_a_lookup_whose_start_is_interrupted_keeps_nobody_waiting(
+    resolver: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        def __init__(self, **known: Any) -> None: ...
+
+        def start(self) -> None:
+            raise KeyboardInterrupt
+
+    resolver.may_answer.set()
+    shared = Lookups()
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(lookups.threading, "Thread", Interrupted)  # type: ignore[attr-defined]
+        with pytest.raises(KeyboardInterrupt):
+            shared.addresses("name.test", 80, wait_on)
+    assert shared.addresses("name.test", 80, wait_on) == FOUND
+
+
 def test_a_cut_ends_the_wait_for_a_lookup(resolver: Resolver) -> None:
     limit = Limit(CLOCK.monotonic() + 60.0, CLOCK)
     watch = Watch(limit)
@@ -129,6 +156,17 @@ def test_each_who_asks_gets_the_resolvers_refusal_as_an_error_of_its_own(resolve
 def test_a_host_that_is_no_name_is_an_error_of_the_connection() -> None:
     with pytest.raises(Core.ConnectError, match="cannot be looked up"):
         connected(Watch(None), "x" * 64 + ".test")
+
+
+def test_an_address_of_a_kind_that_this_machine_cannot_speak_to_is_passed_over(resolver: Resolver) -> None:
+    with socket.socket() as open_:
+        open_.bind(("127.0.0.1", 0))
+        open_.listen()
+        resolver.answer = [(9_999, *FOUND[0][1:]), (*FOUND[0][:4], open_.getsockname())]
+        resolver.may_answer.set()
+        wire = LimitedBackend(Here(), Core).connect_tcp("both.test", 80, timeout=10.0)
+        assert wire.get_extra_info("server_addr") == open_.getsockname()
+        wire.close()
 
 
 def test_an_address_that_answers_nothing_leaves_time_for_the_next(resolver: Resolver) -> None:
