@@ -10,6 +10,8 @@ import pytest
 from hypothesis import settings
 from loguru import logger
 
+from turnout.adapters.built_in import SUPPORTED_PROTOCOLS, BuiltInAdapters
+
 _THREADS_END_SECONDS = 5.0
 _MEASURED = "measured"
 
@@ -37,6 +39,13 @@ def threads_end_with_their_test(every_thread_ends: None) -> Iterator[None]:
     owners = {_owner(thread) for thread in before}
     yield
     _require_end({thread for thread in _threads_of_turnout() - before if _owner(thread) not in owners})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def the_sdk_is_warm() -> None:
+    """What a router does when it is built. Adapters that are tested by themselves have short limits, and whichever test
+    comes first would pay for it."""
+    BuiltInAdapters.prepare(SUPPORTED_PROTOCOLS)
 
 
 @pytest.fixture(scope="session", autouse=True)
