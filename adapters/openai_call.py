@@ -193,8 +193,8 @@ class OpenAIAdapter(ABC):
             self._seam,
             granted_seconds=granted,
             idle_seconds=idle_seconds,
-            # Of several answers one may be whole long before another begins.
-            after_mark_seconds=AFTER_MARK_SECONDS if _asks_for_one(arguments) else idle_seconds,
+            after_mark_seconds=AFTER_MARK_SECONDS,
+            asked=answers_asked(operation, arguments),
             known=operation == self.known_operation,
             on_unreadable=lambda: self._tell_unreadable(operation),
         )
@@ -212,11 +212,18 @@ class OpenAIAdapter(ABC):
         )
 
 
-def _asks_for_one(arguments: Mapping[str, Any]) -> bool:
-    """Whether one answer is asked for, not several at once."""
+def answers_asked(operation: str, arguments: Mapping[str, Any]) -> int:
+    """How many answers a call asks for at once: ``n`` to each of its prompts."""
     more = arguments.get("extra_body")
-    asked = arguments.get("n", more.get("n") if isinstance(more, Mapping) else None)
-    return asked is None or asked == 1
+    # What is given beside the arguments is what is sent.
+    given = {**arguments, **more} if isinstance(more, Mapping) else arguments
+    n = given.get("n")
+    asked = n if isinstance(n, int) and n > 1 else 1
+    prompts = given.get("prompt")
+    if operation != "completions.create" or not isinstance(prompts, list) or not prompts:
+        return asked
+    # A list of tokens is one prompt.
+    return asked if isinstance(prompts[0], int) else asked * len(prompts)
 
 
 def _seconds_in(timeout: object) -> list[float]:

@@ -7,7 +7,8 @@ from turnout.adapters.openai_stream import WatchedStream
 
 
 class ChatStream(WatchedStream):
-    """Chat chunks. The answer is whole once every choice that appeared has a finish reason."""
+    """Chat chunks. The answer is whole once as many choices as were asked for, and all that appeared, have a finish
+    reason."""
 
     def __init__(self, *known: Any, **named: Any) -> None:
         super().__init__(*known, **named)
@@ -16,6 +17,11 @@ class ChatStream(WatchedStream):
 
     @property
     def _marked(self) -> bool:
+        return len(self._finished) >= self._asked and not self._unfinished
+
+    @property
+    def _closed_off(self) -> bool:
+        # Some servers know no ``n``.
         return bool(self._finished) and not self._unfinished
 
     def _note(self, chunk: Any) -> bool:

@@ -22,8 +22,8 @@ class WatchedStream(NormalizedStream):
     """Hands out the chunks of an SDK stream, one reader at a time; ``close`` may come from any thread.
 
     The first content must come before the attempt's Limit, and each next within ``idle_seconds`` of the one before:
-    bytes and chunks without content gain no time, and none passes while nobody reads. Once the answer is marked whole,
-    what may follow is waited for ``after_mark_seconds`` at most.
+    bytes and chunks without content gain no time, and none passes while nobody reads. Once all answers that were
+    ``asked`` for are marked whole, what may follow is waited for ``after_mark_seconds`` at most.
 
     A stream that ends without one chunk of a known shape counts as whole, and ``on_unreadable`` is told. Of an
     operation whose shape is ``known`` only the provider's own end mark makes it so, and such chunks are no content.
@@ -39,6 +39,7 @@ class WatchedStream(NormalizedStream):
         granted_seconds: float,
         idle_seconds: float,
         after_mark_seconds: float,
+        asked: int,
         known: bool,
         on_unreadable: Callable[[], None],
     ) -> None:
@@ -51,6 +52,7 @@ class WatchedStream(NormalizedStream):
         self._after_mark_seconds = after_mark_seconds
         self._left_seconds = granted_seconds if watch.limit is None else watch.limit.remaining()
         self._awaited = Awaited.FIRST_TOKEN
+        self._asked = asked
         self._known = known
         self._on_unreadable = on_unreadable
         self._usage: Any = None
@@ -72,11 +74,16 @@ class WatchedStream(NormalizedStream):
     @property
     @abstractmethod
     def _marked(self) -> bool:
-        """Whether a mark of the answer's end was read."""
+        """Whether the mark of the end of every answer that was asked for was read."""
+
+    @property
+    def _closed_off(self) -> bool:
+        """Whether what came is whole where its provider says that no more comes, be it less than was asked for."""
+        return self._marked
 
     @property
     def completed(self) -> bool:
-        # Where no mark can be read, the end itself is one; while such a stream runs, nothing says that it is whole.
+        # Where a mark is missing, the end itself may be one; while such a stream runs, nothing says that it is whole.
         return self._marked or self._ran_out
 
     @property
@@ -164,8 +171,11 @@ class WatchedStream(NormalizedStream):
         if self._closing:
             return True
         limit = self._watch.limit
-        cut = limit is not None and limit.reason is not None
-        return self._marked and not cut and not self._seam.declares(error)
+        if (limit is not None and limit.reason is not None) or self._seam.declares(error):
+            return False
+        if not self._marked and self._closed_off and self._watch.done:
+            self._ran_out = True
+        return self.completed
 
     def _strange_chunk(self) -> bool:
         """Note a chunk of no known shape: content, unless others of the stream could be read, or should be."""

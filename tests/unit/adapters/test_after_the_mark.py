@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import openai
 import pytest
 from pydantic import SecretStr
 
-from turnout.adapters.openai_call import _asks_for_one
+from turnout.adapters.openai_call import answers_asked
 from turnout.adapters.openai_chat import ChatStream
 from turnout.adapters.openai_end import EndWatch
 from turnout.adapters.openai_faults import Seam
@@ -25,7 +26,9 @@ IDLE_SECONDS = 120.0
 class Opened:
     """A stream of given chunks, one every half second, whose connection then says nothing more."""
 
-    def __init__(self, kind: type[WatchedStream], chunks: list[Any], idle_seconds: float) -> None:
+    def __init__(
+        self, kind: type[WatchedStream], chunks: list[Any], idle_seconds: float, asked: int = 1
+    ) -> None:
         clock = ManualClock()
         self.limit = Limit(clock.monotonic() + IDLE_SECONDS, clock)
         #: How long each read may wait.
@@ -37,7 +40,7 @@ class Opened:
         self.stream = kind(
             self._native(chunks, clock), client, EndWatch(self.limit),
             Seam(config, clock), granted_seconds=IDLE_SECONDS, idle_seconds=idle_seconds, known=True,
-            after_mark_seconds=AFTER_MARK_SECONDS,
+            after_mark_seconds=AFTER_MARK_SECONDS, asked=asked,
             on_unreadable=lambda: None,
         )  # fmt: skip
 
@@ -97,14 +100,45 @@ def test_a_choice_that_is_still_open_keeps_the_idle_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "one"),
+    ("operation", "arguments", "answers"),
     [
-        ({}, True),
-        ({"n": 1}, True),
-        ({"n": 2}, False),
-        ({"extra_body": {"n": 2}}, False),
-        ({"extra_body": {}}, True),
+        ("chat.completions.create", {}, 1),
+        ("chat.completions.create", {"n": 1}, 1),
+        ("chat.completions.create", {"n": 2}, 2),
+        ("chat.completions.create", {"extra_body": {"n": 2}}, 2),
+        ("chat.completions.create", {"n": 3, "extra_body": {"n": 2}}, 2),
+        ("chat.completions.create", {"n": 3, "extra_body": {}}, 3),
+        ("chat.completions.create", {"n": openai.NOT_GIVEN}, 1),
+        ("chat.completions.create", {"n": "2"}, 1),
+        ("chat.completions.create", {"n": None}, 1),
+        ("chat.completions.create", {"n": 0}, 1),
+        ("chat.completions.create", {"prompt": ["a", "b"]}, 1),
+        ("completions.create", {"prompt": "ab"}, 1),
+        ("completions.create", {"prompt": ["a", "b"]}, 2),
+        ("completions.create", {"prompt": ["a", "b"], "n": 2}, 4),
+        ("completions.create", {"prompt": [1, 2, 3], "n": 2}, 2),
+        ("completions.create", {"prompt": [[1, 2], [3]]}, 2),
+        ("completions.create", {"prompt": []}, 1),
+        ("completions.create", {"extra_body": {"prompt": ["a", "b"]}}, 2),
     ],
 )
-def test_only_where_one_answer_is_asked_for_its_mark_is_the_end(arguments: dict[str, Any], one: bool) -> None:
-    assert _asks_for_one(arguments) is one
+def test_the_answers_asked_for_are_counted_over_all_prompts(
+    operation: str, arguments: dict[str, Any], answers: int
+) -> None:
+    assert answers_asked(operation, arguments) == answers
+
+
+def test_an_answer_that_has_not_begun_keeps_the_idle_limit_and_its_absence_is_a_failure() -> None:
+    opened = Opened(ChatStream, [choice("stop")], IDLE_SECONDS, asked=2)
+    with pytest.raises(Exception, match="failed: TimeoutError"):
+        list(opened.stream)
+    assert opened.waits == [IDLE_SECONDS, IDLE_SECONDS]
+    assert not opened.stream.completed
+
+
+def test_once_all_answers_asked_for_are_marked_they_are_whole() -> None:
+    opened = Opened(
+        ChatStream, [choice("stop"), choice(index=1), choice("stop", index=1)], IDLE_SECONDS, asked=2
+    )
+    list(opened.stream)
+    assert opened.stream.completed

@@ -90,6 +90,7 @@ def open_stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
             responses: bool = False,
             again: bool = False,
             operation: str = "",
+            **more: Any,
         ) -> Any:
             if not again:
                 url = stack.enter_context(
@@ -106,7 +107,9 @@ def open_stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
                 stack.callback(adapters["odd"].close)
             known = "responses.create" if responses else "chat.completions.create"
             given = "input" if responses else "prompt" if operation == "completions.create" else "messages"
-            return adapters["odd"].invoke(operation or known, {given: [], "model": "m", "stream": True})
+            return adapters["odd"].invoke(
+                operation or known, {given: [], "model": "m", "stream": True, **more}
+            )
 
         yield start
 
@@ -151,6 +154,32 @@ def test_every_choice_that_appeared_must_finish(open_stream: Open) -> None:
     stream = open_stream(HELLO, chunk('{"content": "ho"}', index=1), STOP, chunk(finish='"length"', index=1))
     seen = [stream.completed for _ in stream]
     assert seen == [False, False, False, True]
+
+
+@pytest.mark.parametrize("end", ["close", "cut", "silence"])
+def test_answers_asked_for_that_never_came_leave_the_stream_cut_short(open_stream: Open, end: str) -> None:
+    stream = open_stream(HELLO, STOP, end=end, n=2)
+    if end == "close":
+        list(stream)
+    else:
+        with pytest.raises(ProviderError):
+            list(stream)
+    assert not stream.completed
+
+
+@pytest.mark.parametrize("end", ["close", "cut", "silence"])
+def test_fewer_answers_than_were_asked_for_are_whole_with_the_providers_own_end_mark(
+    open_stream: Open, end: str
+) -> None:
+    stream = open_stream(HELLO, STOP, "[DONE]", end=end, n=2)
+    assert [stream.completed for _ in stream] == [False, False]
+    assert stream.completed
+
+
+def test_the_providers_own_end_mark_finishes_no_answer_that_was_begun(open_stream: Open) -> None:
+    stream = open_stream(HELLO, chunk('{"content": "ho"}', index=1), STOP, "[DONE]", n=2)
+    list(stream)
+    assert not stream.completed
 
 
 def test_remarks_after_the_finish_do_not_open_the_answer_again(open_stream: Open) -> None:
