@@ -10,7 +10,7 @@ from loguru import logger
 from turnout.adapters.openai_client import ClientSource, SdkClient
 from turnout.adapters.openai_end import EndWatch
 from turnout.adapters.openai_faults import Seam
-from turnout.adapters.openai_stream import AFTER_MARK_SECONDS, WatchedStream
+from turnout.adapters.openai_stream import WatchedStream
 from turnout.adapters.openai_words import error_in
 from turnout.clock import Clock, SystemClock
 from turnout.config import ProviderConfig
@@ -185,15 +185,13 @@ class OpenAIAdapter(ABC):
         operation: str,
         arguments: Mapping[str, Any],
     ) -> WatchedStream:
-        idle_seconds = self._config.idle_timeout_seconds or self._config.timeout_seconds
         return self.stream_class(
             native,
             client,
             watch,
             self._seam,
             granted_seconds=granted,
-            idle_seconds=idle_seconds,
-            after_mark_seconds=AFTER_MARK_SECONDS,
+            idle_seconds=self._config.idle_timeout_seconds or self._config.timeout_seconds,
             asked=answers_asked(operation, arguments),
             known=operation == self.known_operation,
             on_unreadable=lambda: self._tell_unreadable(operation),

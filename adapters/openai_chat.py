@@ -8,11 +8,12 @@ from turnout.adapters.openai_stream import WatchedStream
 
 class ChatStream(WatchedStream):
     """Chat chunks. The answer is whole once as many choices as were asked for, and all that appeared, have a finish
-    reason."""
+    reason. One that says more after its own is open again: servers with tools of their own finish more than once."""
 
     def __init__(self, *known: Any, **named: Any) -> None:
         super().__init__(*known, **named)
         self._unfinished: set[int] = set()
+        #: Whoever ever had a finish reason.
         self._finished: set[int] = set()
 
     @property
@@ -21,8 +22,8 @@ class ChatStream(WatchedStream):
 
     @property
     def _closed_off(self) -> bool:
-        # Some servers know no ``n``.
-        return bool(self._finished) and not self._unfinished
+        # Some servers know no ``n``, and some write remarks after the finish as if they were content.
+        return bool(self._finished) and self._unfinished <= self._finished
 
     def _note(self, chunk: Any) -> bool:
         usage = getattr(chunk, "usage", None)
@@ -37,12 +38,13 @@ class ChatStream(WatchedStream):
         says = False
         for choice in choices:
             index = getattr(choice, "index", 0)
+            speaks = _holds_content(choice)
             if getattr(choice, "finish_reason", None):
                 self._finished.add(index)
                 self._unfinished.discard(index)
-            elif index not in self._finished:
+            elif speaks or index not in self._finished:
                 self._unfinished.add(index)
-            says = says or _holds_content(choice)
+            says = says or speaks
         return says
 
 

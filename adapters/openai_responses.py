@@ -38,6 +38,7 @@ class ResponsesStream(WatchedStream):
         self._readable = True
         if kind in _ENDS or kind in _FAILURES:
             self._end_with(kind, event)
+            return False
         if kind.endswith(".delta"):
             # A delta of a kind that has no such field is taken at its word.
             return bool(getattr(event, "delta", True))
@@ -49,7 +50,8 @@ class ResponsesStream(WatchedStream):
         self._usage = getattr(response, "usage", None)
         if kind in _FAILURES:
             raise self._seam.failed(event, response)
-        self._done = True
+        # It holds the whole answer, but nothing is gained by waiting for more.
+        self._done = self._content = True
         if kind == "response.incomplete":
             warn_incomplete(self._seam.config, response)
 

@@ -14,8 +14,9 @@ from turnout.adapters.openai_faults import Awaited, Seam
 from turnout.adapters.openai_words import error_in
 from turnout.errors import ProviderError
 
-#: How long whatever may follow the mark of an answer's end is waited for: usage most often comes at once.
-AFTER_MARK_SECONDS: Final = 2.0
+#: The longest that whatever may follow the mark of an answer's end is waited for: usage most often comes at once, but
+#: the verdict of a filter that runs beside the answer comes seconds later.
+AFTER_MARK_SECONDS: Final = 10.0
 
 
 class WatchedStream(NormalizedStream):
@@ -23,7 +24,7 @@ class WatchedStream(NormalizedStream):
 
     The first content must come before the attempt's Limit, and each next within ``idle_seconds`` of the one before:
     bytes and chunks without content gain no time, and none passes while nobody reads. Once all answers that were
-    ``asked`` for are marked whole, what may follow is waited for ``after_mark_seconds`` at most.
+    ``asked`` for are marked whole, what may follow is waited for ``AFTER_MARK_SECONDS`` at most.
 
     A stream that ends without one chunk of a known shape counts as whole, and ``on_unreadable`` is told. Of an
     operation whose shape is ``known`` only the provider's own end mark makes it so, and such chunks are no content.
@@ -38,7 +39,6 @@ class WatchedStream(NormalizedStream):
         *,
         granted_seconds: float,
         idle_seconds: float,
-        after_mark_seconds: float,
         asked: int,
         known: bool,
         on_unreadable: Callable[[], None],
@@ -49,7 +49,7 @@ class WatchedStream(NormalizedStream):
         self._seam = seam
         self._seconds = granted_seconds
         self._idle_seconds = idle_seconds
-        self._after_mark_seconds = after_mark_seconds
+        self._after_mark_seconds = min(idle_seconds, AFTER_MARK_SECONDS)
         self._left_seconds = granted_seconds if watch.limit is None else watch.limit.remaining()
         self._awaited = Awaited.FIRST_TOKEN
         self._asked = asked
@@ -150,10 +150,11 @@ class WatchedStream(NormalizedStream):
             self._content = True
             self._awaited = Awaited.MORE
             self._seconds = self._left_seconds = self._idle_seconds
-        elif limit is not None:
-            self._left_seconds = limit.remaining()
-        if self._marked:
-            self._left_seconds = min(self._left_seconds, self._after_mark_seconds)
+        else:
+            if limit is not None:
+                self._left_seconds = limit.remaining()
+            if self._marked:
+                self._left_seconds = min(self._left_seconds, self._after_mark_seconds)
         return chunk
 
     def _at_end(self) -> None:

@@ -40,7 +40,7 @@ class Opened:
         self.stream = kind(
             self._native(chunks, clock), client, EndWatch(self.limit),
             Seam(config, clock), granted_seconds=IDLE_SECONDS, idle_seconds=idle_seconds, known=True,
-            after_mark_seconds=AFTER_MARK_SECONDS, asked=asked,
+            asked=asked,
             on_unreadable=lambda: None,
         )  # fmt: skip
 
@@ -53,9 +53,12 @@ class Opened:
         raise TimeoutError
 
 
-def choice(finish_reason: str | None = None, index: int = 0) -> Any:
-    said = SimpleNamespace(index=index, delta=SimpleNamespace(content="x"), finish_reason=finish_reason)
-    return SimpleNamespace(choices=[said], usage=None)
+def choice(finish_reason: str | None = None, index: int = 0, content: str | None = None) -> Any:
+    said = content or ("" if finish_reason else "x")
+    delta = SimpleNamespace(content=said)
+    return SimpleNamespace(
+        choices=[SimpleNamespace(index=index, delta=delta, finish_reason=finish_reason)], usage=None
+    )
 
 
 USAGE = SimpleNamespace(choices=[], usage=SimpleNamespace(total_tokens=1))
@@ -79,6 +82,26 @@ def test_after_the_mark_of_its_end_an_answer_is_read_on_for_a_short_grace_alone(
     assert opened.waits == [IDLE_SECONDS, IDLE_SECONDS, AFTER_MARK_SECONDS]
 
 
+def test_content_after_the_mark_opens_its_answer_again() -> None:
+    chunks = [choice(), choice("tool_calls"), choice(), choice("stop")]
+    opened = Opened(ChatStream, chunks, IDLE_SECONDS)
+    assert [opened.stream.completed for _ in opened.stream] == [False, True, False, True]
+    assert opened.waits == [IDLE_SECONDS, IDLE_SECONDS, AFTER_MARK_SECONDS, IDLE_SECONDS, AFTER_MARK_SECONDS]
+
+
+def test_an_answer_that_breaks_off_after_it_was_opened_again_is_a_failure() -> None:
+    opened = Opened(ChatStream, [choice("tool_calls"), choice()], IDLE_SECONDS)
+    with pytest.raises(Exception, match="failed: TimeoutError"):
+        list(opened.stream)
+    assert not opened.stream.completed
+
+
+def test_content_beside_a_mark_gains_the_idle_limit_in_full_and_leaves_the_answer_whole() -> None:
+    opened = Opened(ChatStream, [choice("stop", content="a"), choice("stop", content="b")], IDLE_SECONDS)
+    assert [opened.stream.completed for _ in opened.stream] == [True, True]
+    assert opened.waits == [IDLE_SECONDS] * 3
+
+
 def test_what_follows_the_mark_gains_no_time() -> None:
     opened = Opened(ChatStream, [choice("stop"), USAGE], IDLE_SECONDS)
     list(opened.stream)
@@ -93,7 +116,7 @@ def test_the_grace_is_never_longer_than_the_idle_limit() -> None:
 
 
 def test_a_choice_that_is_still_open_keeps_the_idle_limit() -> None:
-    opened = Opened(ChatStream, [choice(), choice(index=1), choice("stop")], IDLE_SECONDS)
+    opened = Opened(ChatStream, [choice(), choice(index=1), choice("stop", content="x")], IDLE_SECONDS)
     with pytest.raises(Exception, match="failed: TimeoutError"):
         list(opened.stream)
     assert opened.waits[-1] == IDLE_SECONDS
@@ -129,7 +152,7 @@ def test_the_answers_asked_for_are_counted_over_all_prompts(
 
 
 def test_an_answer_that_has_not_begun_keeps_the_idle_limit_and_its_absence_is_a_failure() -> None:
-    opened = Opened(ChatStream, [choice("stop")], IDLE_SECONDS, asked=2)
+    opened = Opened(ChatStream, [choice("stop", content="x")], IDLE_SECONDS, asked=2)
     with pytest.raises(Exception, match="failed: TimeoutError"):
         list(opened.stream)
     assert opened.waits == [IDLE_SECONDS, IDLE_SECONDS]

@@ -176,6 +176,15 @@ def test_fewer_answers_than_were_asked_for_are_whole_with_the_providers_own_end_
     assert stream.completed
 
 
+@pytest.mark.parametrize("done", [True, False])
+def test_content_after_the_finish_is_whole_only_with_the_providers_own_end_mark(
+    open_stream: Open, done: bool
+) -> None:
+    stream = open_stream(HELLO, STOP, chunk('{"annotations": [1]}'), *["[DONE]"] * done)
+    list(stream)
+    assert stream.completed is done
+
+
 def test_the_providers_own_end_mark_finishes_no_answer_that_was_begun(open_stream: Open) -> None:
     stream = open_stream(HELLO, chunk('{"content": "ho"}', index=1), STOP, "[DONE]", n=2)
     list(stream)
