@@ -33,7 +33,8 @@ class ChatStream(WatchedStream):
         if not choices and usage is None:
             self._refuse_error(chunk)
         if not isinstance(choices, list):
-            return usage is None and self._strange_chunk()
+            # Of a known shape it is a remark; the events of pictures and transcripts have usage and no choices, too.
+            return (usage is None or not self._known) and self._strange_chunk()
         self._readable = True
         says = False
         for choice in choices:

@@ -233,7 +233,14 @@ def test_a_shape_that_nobody_knows_counts_as_complete_and_is_told_of_once(
     assert "chat.completions.create" in warning
 
 
-@pytest.mark.parametrize("event", ['{"word": "hi"}', '{"code": 1, "message": "a word"}'])
+@pytest.mark.parametrize(
+    "event",
+    [
+        '{"word": "hi"}',
+        '{"code": 1, "message": "a word"}',
+        '{"type": "transcript.text.done", "text": "hi", "usage": {"total_tokens": 2}}',
+    ],
+)
 def test_of_an_operation_without_a_known_shape_any_stream_that_ends_is_complete(
     open_stream: Open, told: list[str], event: str
 ) -> None:
