@@ -24,6 +24,9 @@ NEXT_STEP: Final = {
     Fault.BAD_REQUEST: "correct the call's arguments",
 }
 
+#: What an answer is in.
+_ANSWERS: Final = ("choices", "output")
+
 
 def text_of(value: object) -> str | None:
     """A code or type as text; servers send numbers, too."""
@@ -58,7 +61,12 @@ def error_in(body: object) -> object:
     """The error that a parsed body, typed or not, declares instead of an answer; None where it has no such shape."""
     if error := field(body, "error"):
         return error
-    if field(body, "object") == "error" or field(body, "detail") or field(body, "error_code"):
+    if field(body, "object") == "error":
+        return body
+    if any(isinstance(field(body, name), list) for name in _ANSWERS):
+        # Where there is an answer, if an empty one, such words are remarks: chunks that keep a stream alive have them.
+        return None
+    if field(body, "detail") or field(body, "error_code"):
         return body
     # Some number their successes, too.
     numbered = text_of(field(body, "code")) not in (None, "0", "200")

@@ -69,6 +69,48 @@ def test_an_event_in_the_shape_of_an_error_is_the_error_that_it_declares(
     assert not stream.completed
 
 
+#: What stands beside an answer, if an empty one, and says nothing of it.
+remarks = pytest.mark.parametrize(
+    "remark",
+    [
+        {"code": "success", "message": "success"},
+        {"code": 20000, "msg": "ok"},
+        {"detail": "x"},
+        {"error_code": 1},
+        {"error": None, "code": 500, "message": "x"},
+    ],
+)
+
+
+@remarks
+@pytest.mark.parametrize("bench", ["chat"], indirect=True)
+def test_a_chunk_that_keeps_a_stream_alive_is_no_error_for_the_words_in_it(
+    bench: Any, remark: dict[str, Any]
+) -> None:
+    finish = {"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}
+    bench.play(events({"choices": [], **remark}, finish))
+    stream = bench.stream()
+    assert [stream.has_content for _ in stream] == [False, True]
+    assert stream.completed
+
+
+@remarks
+def test_a_whole_answer_is_no_error_for_the_words_beside_it(bench: Any, remark: dict[str, Any]) -> None:
+    bench.play(whole({"id": "c", "choices" if bench.chat else "output": [], **remark}))
+    assert bench.call().id == "c"
+
+
+@pytest.mark.parametrize("body", [{"error": {"message": "boom"}}, {"object": "error", "message": "boom"}])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_error_beside_an_empty_answer_is_the_error_that_it_declares(
+    bench: Any, body: dict[str, Any], streamed: bool, failure_of: FailureOf
+) -> None:
+    body = {"choices" if bench.chat else "output": [], **body}
+    bench.play(events(body) if streamed else whole(body))
+    failure = failure_of(lambda: list(bench.stream()) if streamed else bench.call())
+    assert failure.message == "boom"
+
+
 @pytest.mark.parametrize("strange", [{"id": "c", "choices": None}, {"word": "hi"}, None, "boom", [], 5])
 def test_a_stream_of_strange_events_alone_is_cut_short_unless_its_provider_marks_the_end(
     bench: Any, strange: Any, warnings_told: list[str]
