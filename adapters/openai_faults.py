@@ -3,9 +3,9 @@
 import importlib
 import json
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
+from turnout.adapters.openai_awaited import Awaited
 from turnout.adapters.openai_codes import fault_of_code, fault_of_status
 from turnout.adapters.openai_exceptions import is_of_a_header, is_of_http, plain, refuses_arguments
 from turnout.adapters.openai_words import (
@@ -36,19 +36,6 @@ from turnout.errors import (
     named,
 )
 from turnout.faults import Fault
-
-
-class Awaited(Enum):
-    """What a reader waits for: what is said where it did not come in time, and what gives it longer."""
-
-    ANSWER = (
-        "did not answer within {}",
-        "timeout_seconds (a stream: first_token_timeout_seconds) or timeout=",
-    )
-    FIRST_TOKEN = ("sent no content within {}", "first_token_timeout_seconds or timeout=")
-    MORE = ("sent no more content for {} in the middle of its stream", "idle_timeout_seconds")
-    #: Of a stream that is held back until it is whole.
-    WHOLE = ("had not sent its whole answer by the call's deadline", "timeout=")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from turnout.adapters.contract import NormalizedStream
+from turnout.adapters.openai_awaited import Awaited
 from turnout.adapters.openai_client import SdkClient, keep_over_fork
 from turnout.adapters.openai_end import EndWatch
-from turnout.adapters.openai_faults import Awaited, Seam
+from turnout.adapters.openai_faults import Seam
 from turnout.adapters.openai_words import error_in
 from turnout.errors import ProviderError
 
