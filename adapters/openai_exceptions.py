@@ -1,5 +1,34 @@
 """Telling apart what comes out of the SDK, and of the HTTP library under it."""
 
+from typing import Final
+
+from pydantic import ValidationError
+
+from turnout.adapters.openai_words import NEXT_STEP
+from turnout.faults import Fault
+
+#: Whole answers that the SDK does not parse into the caller's types, by the exception in which it says so.
+_UNPARSED: Final = {
+    "LengthFinishReasonError": (
+        Fault.BAD_REQUEST,
+        "ended its answer at the limit of its tokens, too soon to be parsed; raise max_completion_tokens or max_tokens",
+    ),
+    "ContentFilterFinishReasonError": (
+        Fault.CONTENT_FILTER,
+        f"ended its answer at its content filter; {NEXT_STEP[Fault.CONTENT_FILTER]}",
+    ),
+}
+_UNFIT: Final = (
+    Fault.BAD_REQUEST,
+    "gave an answer that does not fit the caller's types; correct its response_format or tools, or what it asks for",
+)
+
+
+def of_parsing(error: Exception) -> tuple[Fault, str] | None:
+    """The fault of an answer that came whole and is not what the caller's own types, or limits, make of one, and what
+    to say of it: no failure of its provider. None where the exception is about something else."""
+    return _UNFIT if isinstance(error, ValidationError) else _UNPARSED.get(type(error).__name__)
+
 
 def is_of_http(error: BaseException, name: str) -> bool:
     """Whether an exception is the HTTP library's ``name``, in either of its generations."""

@@ -7,7 +7,13 @@ from typing import Any
 
 from turnout.adapters.openai_awaited import Awaited
 from turnout.adapters.openai_codes import fault_of_code, fault_of_status
-from turnout.adapters.openai_exceptions import is_of_a_header, is_of_http, plain, refuses_arguments
+from turnout.adapters.openai_exceptions import (
+    is_of_a_header,
+    is_of_http,
+    of_parsing,
+    plain,
+    refuses_arguments,
+)
 from turnout.adapters.openai_words import (
     NEXT_STEP,
     field,
@@ -60,6 +66,9 @@ class Seam:
             return ended
         if is_of_a_header(error) or is_of_a_header(error.__cause__):
             return self.unsendable(error)
+        if watch.sent and (unparsed := of_parsing(error)) is not None:
+            fault, text = unparsed
+            return self._error(ProviderError, text, error, fault=fault)
         openai = importlib.import_module("openai")
         if isinstance(error, openai.APIStatusError):
             return self._status(error)

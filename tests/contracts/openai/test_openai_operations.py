@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from turnout.errors import ProviderError, UnsupportedOperationError
-from turnout.faults import Fault
-from turnout.testing.simulator import Empty, Stall, Status, StatusOkError
+from turnout.faults import FAULTS, Effect, Fault, FaultRule, Then
+from turnout.testing.simulator import Answer, Empty, Stall, Status, StatusOkError
 
 FailureOf = Callable[[Callable[[], Any]], ProviderError]
 
@@ -56,3 +57,36 @@ def test_a_raw_response_that_streams_is_refused_and_its_connection_given_back(
     assert isinstance(failure, UnsupportedOperationError)
     assert "leave out with_raw_response, or stream=True" in str(failure)
     bench.simulator.wait_for(lambda: bench.simulator.connections() == 0)
+
+
+class Wanted(BaseModel):
+    """What a caller has an answer parsed into."""
+
+    number: int
+
+
+@pytest.mark.parametrize("bench", ["chat"], indirect=True)
+@pytest.mark.parametrize(
+    ("answer", "fault", "step"),
+    [
+        (Answer(text='{"num', finish_reason="length"), Fault.BAD_REQUEST, "raise max_completion_tokens"),
+        (
+            Answer(text="{", finish_reason="content_filter"),
+            Fault.CONTENT_FILTER,
+            "change what the request says",
+        ),
+        (Answer(text="no JSON"), Fault.BAD_REQUEST, "correct its response_format"),
+        (Answer(text='{"number": "secret"}'), Fault.BAD_REQUEST, "correct its response_format"),
+    ],
+)
+def test_an_answer_that_does_not_become_what_the_caller_has_it_parsed_into_is_the_callers_matter(
+    bench: Any, answer: Answer, fault: Fault, step: str, failure_of: FailureOf
+) -> None:
+    bench.play(answer)
+    arguments = {**bench.arguments, "model": "m", "response_format": Wanted}
+    failure = failure_of(lambda: bench.adapter().invoke("chat.completions.parse", arguments))
+    assert failure.fault is fault
+    assert FAULTS[failure.fault] == FaultRule(Effect.NONE, Then.STOP)
+    assert step in str(failure)
+    assert "secret" not in str(failure)
+    assert failure.original is failure.__cause__ is not None
