@@ -1,9 +1,13 @@
 """OpenAI Chat Completions, and whatever else the SDK's client can do with a model."""
 
-from typing import Any
+from typing import Any, Final
 
 from turnout.adapters.openai_call import OpenAIAdapter
 from turnout.adapters.openai_stream import WatchedStream
+from turnout.adapters.openai_words import field
+
+#: The finish reason with which some relays say that the provider behind them failed.
+_FAILED: Final = "error"
 
 
 class ChatStream(WatchedStream):
@@ -40,7 +44,9 @@ class ChatStream(WatchedStream):
         for choice in choices:
             index = getattr(choice, "index", 0)
             speaks = _holds_content(choice)
-            if getattr(choice, "finish_reason", None):
+            if finish := getattr(choice, "finish_reason", None):
+                if finish == _FAILED:
+                    raise self._seam.declared(_failure_in(choice))
                 self._finished.add(index)
                 self._unfinished.discard(index)
             elif speaks or index not in self._finished:
@@ -59,17 +65,28 @@ class OpenAIChatAdapter(OpenAIAdapter):
         return None
 
     def _judge(self, answer: Any, operation: str) -> None:
-        if not operation.startswith("chat.completions."):
-            return
         choices = getattr(answer, "choices", None)
         listed = isinstance(choices, list)
         if choices and listed:
+            for choice in choices:
+                if getattr(choice, "finish_reason", None) == _FAILED:
+                    raise self._seam.declared(_failure_in(choice))
+            return
+        if not operation.startswith("chat.completions."):
             return
         if isinstance(answer, str):
             raise self._seam.unreadable()
         self._refuse_error(answer)
         if operation == self.known_operation and not listed:
             raise self._seam.no_answer()
+
+
+def _failure_in(choice: Any) -> object:
+    """What a choice that ended in a failure says of it; not all say more."""
+    return field(choice, "error") or {
+        "type": "server_error",
+        "message": "the answer ended with finish_reason error",
+    }
 
 
 def _holds_content(choice: Any) -> bool:

@@ -111,6 +111,27 @@ def test_an_error_beside_an_empty_answer_is_the_error_that_it_declares(
     assert failure.message == "boom"
 
 
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        ({}, Fault.SERVER_ERROR),
+        ({"error": {"code": 502, "message": "the answer ended early"}}, Fault.SERVER_ERROR),
+        ({"error": {"code": 429, "message": "the answer ended early"}}, Fault.RATE_LIMIT),
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("bench", ["chat"], indirect=True)
+def test_a_choice_that_finished_with_an_error_is_its_providers_failure(
+    bench: Any, streamed: bool, error: dict[str, Any], fault: Fault, failure_of: FailureOf
+) -> None:
+    said = {"delta" if streamed else "message": {"role": "assistant", "content": ""}}
+    body = {"id": "c", "choices": [{"index": 0, **said, "finish_reason": "error", **error}]}
+    bench.play(events(body, DONE) if streamed else whole(body))
+    failure = failure_of(lambda: list(bench.stream()) if streamed else bench.call())
+    assert failure.fault is fault
+    assert "the answer ended" in str(failure)
+
+
 @pytest.mark.parametrize("strange", [{"id": "c", "choices": None}, {"word": "hi"}, None, "boom", [], 5])
 def test_a_stream_of_strange_events_alone_is_cut_short_unless_its_provider_marks_the_end(
     bench: Any, strange: Any, warnings_told: list[str]
