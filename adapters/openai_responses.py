@@ -14,8 +14,17 @@ _FAILURES = frozenset({"response.failed", "error"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 #: A tuple: where a server writes no word, it need not be hashable.
 _SERVED = ("completed", "queued", "in_progress", "cancelled")
-#: Events that announce, and say nothing yet.
-_PRELUDE = frozenset({"response.created", "response.queued", "response.in_progress", "keepalive"})
+#: Events that announce, or keep the connection alive, and say nothing yet.
+_PRELUDE = frozenset(
+    {
+        "response.created",
+        "response.queued",
+        "response.in_progress",
+        "response.heartbeat",
+        "response.keepalive",
+        "response.ping",
+    }
+)
 
 
 class ResponsesStream(WatchedStream):
@@ -42,7 +51,8 @@ class ResponsesStream(WatchedStream):
         if kind.endswith(".delta"):
             # A delta of a kind that has no such field is taken at its word.
             return bool(getattr(event, "delta", True))
-        return kind not in _PRELUDE and not kind.endswith(".added")
+        # What is not of the response is none of the model's words: ping, keepalive, a server's own remarks.
+        return kind.startswith("response.") and kind not in _PRELUDE and not kind.endswith(".added")
 
     def _end_with(self, kind: str, event: Any) -> None:
         # Not asked of every event: a field that is not there is what costs most.

@@ -61,6 +61,7 @@ def choice(finish_reason: str | None = None, index: int = 0, content: str | None
     )
 
 
+PING_KINDS = ["ping", "heartbeat", "keepalive", "response.heartbeat", "codex.rate_limits"]
 USAGE = SimpleNamespace(choices=[], usage=SimpleNamespace(total_tokens=1))
 DELTA = SimpleNamespace(type="response.output_text.delta", delta="x")
 
@@ -120,6 +121,33 @@ def test_a_choice_that_is_still_open_keeps_the_idle_limit() -> None:
     with pytest.raises(Exception, match="failed: TimeoutError"):
         list(opened.stream)
     assert opened.waits[-1] == IDLE_SECONDS
+
+
+@pytest.mark.parametrize("kind", PING_KINDS)
+def test_an_event_that_only_keeps_the_connection_alive_is_no_content_and_gains_no_time(kind: str) -> None:
+    opened = Opened(
+        ResponsesStream, [SimpleNamespace(type=kind), DELTA, SimpleNamespace(type=kind)], IDLE_SECONDS
+    )
+    with pytest.raises(Exception, match="failed: TimeoutError"):
+        list(opened.stream)
+    assert opened.waits == [IDLE_SECONDS, IDLE_SECONDS - 0.5, IDLE_SECONDS, IDLE_SECONDS - 0.5]
+
+
+def test_an_answer_that_came_in_its_end_event_alone_is_content() -> None:
+    opened = Opened(
+        ResponsesStream, [SimpleNamespace(type="response.completed", response=None)], IDLE_SECONDS
+    )
+    assert [opened.stream.has_content for _ in opened.stream] == [True]
+
+
+@pytest.mark.parametrize("kind", PING_KINDS)
+def test_an_event_that_only_keeps_the_connection_alive_releases_nothing(kind: str) -> None:
+    opened = Opened(ResponsesStream, [SimpleNamespace(type=kind), DELTA], IDLE_SECONDS)
+    next(opened.stream)
+    assert not opened.stream.has_content
+    next(opened.stream)
+    assert opened.stream.has_content
+    opened.stream.close()
 
 
 @pytest.mark.parametrize(
