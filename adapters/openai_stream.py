@@ -175,7 +175,9 @@ class WatchedStream(NormalizedStream):
         limit = self._watch.limit
         if (limit is not None and limit.reason is not None) or self._seam.declares(error):
             return False
-        if not self._marked and self._closed_off and self._watch.done:
+        # Where a chunk could not be read, the end mark may be of an answer that was in the chunks after it.
+        read = not isinstance(error, ValueError)
+        if read and not self._marked and self._closed_off and self._watch.done:
             self._ran_out = True
         return self.completed
 

@@ -176,6 +176,15 @@ def test_fewer_answers_than_were_asked_for_are_whole_with_the_providers_own_end_
     assert stream.completed
 
 
+def test_the_providers_own_end_mark_says_nothing_after_a_chunk_that_could_not_be_read(
+    open_stream: Open,
+) -> None:
+    stream = open_stream(HELLO, STOP, "{not json", chunk('{"content": "ho"}', index=1), "[DONE]", n=2)
+    with pytest.raises(ProviderStreamInterruptedError, match="malformed chunk"):
+        list(stream)
+    assert not stream.completed
+
+
 @pytest.mark.parametrize("done", [True, False])
 def test_content_after_the_finish_is_whole_only_with_the_providers_own_end_mark(
     open_stream: Open, done: bool
