@@ -41,9 +41,10 @@ class Admission(StrEnum):
 class Thresholds:
     """When a circuit opens, and for how long (seconds).
 
-    Each failed probe multiplies the next cooldown, up to ``max_cooldown_seconds``; a quota's is long from the start. A
-    provider that names its own time (Retry-After) is taken at its word, up to ``max_retry_after_seconds``; it cannot
-    shorten a quota's, and where its probes find its rate limit again, that time grows as well.
+    A probe that fails once the bench is over multiplies the next cooldown, up to ``max_cooldown_seconds``; a quota's is
+    long from the start. A provider that names its own time (Retry-After) is taken at its word, up to
+    ``max_retry_after_seconds``; it cannot shorten a quota's, and where its probes find its rate limit again, that time
+    grows as well.
     """
 
     failure_threshold: int = 3
@@ -177,11 +178,13 @@ def after_failure(
     """The circuit after a failed attempt that began in ``began_epoch``; a change becomes visible in ``epoch``.
 
     An attempt that began before the circuit opened is late and does not count, so failures that were in flight
-    together count once. What a late one says of a limit still holds: it may lengthen the bench. Refused credentials
+    together count once. Nor does a probe's that comes while the bench still lasts: growth comes once a bench, however
+    many try ahead of its end. What either says of a limit still holds: it may lengthen the bench. Refused credentials
     are news whenever they come.
     """
     effect = FAULTS[failure.fault].effect
-    probed = _is_word_of_probe(circuit, began_epoch, permit)
+    word = _is_word_of_probe(circuit, began_epoch, permit)
+    probed = word and now >= circuit.open_until
     if permit is not None:
         circuit = without_permit(circuit, permit)
     if effect is Effect.NONE or circuit.disabled:
@@ -197,7 +200,8 @@ def after_failure(
         if not probed and circuit.consecutive_failures < thresholds.failure_threshold:
             return circuit
     elif circuit.opened and not probed:
-        until = max(circuit.open_until, now + _cooldown(circuit, failure, thresholds))
+        lasts = _news_ahead_of_time if word else _cooldown
+        until = max(circuit.open_until, now + lasts(circuit, failure, thresholds))
         if until == circuit.open_until:
             return circuit
         return replace(circuit, open_until=until, last_failure=failure)
@@ -250,6 +254,18 @@ def _cooldown(circuit: Circuit, failure: Failure, thresholds: Thresholds, *, aga
             return max(_grown(thresholds.quota_cooldown_seconds, circuit, thresholds), asked or 0.0)
         case _:
             return _grown(thresholds.failure_cooldown_seconds, circuit, thresholds)
+
+
+def _news_ahead_of_time(circuit: Circuit, failure: Failure, thresholds: Thresholds) -> float:
+    """How long a limit benches that was met before the bench's end: as long as the provider asks, or as a limit of
+    another kind does. The same limit without a time is no news: were it to begin the bench anew, calls that keep coming
+    would push its end away for ever."""
+    known = circuit.last_failure is not None and (
+        FAULTS[circuit.last_failure.fault].effect is FAULTS[failure.fault].effect
+    )
+    if known:
+        return _asked(failure, thresholds) or 0.0
+    return _cooldown(replace(circuit, growth=1.0), failure, thresholds)
 
 
 def _grown(seconds: float, circuit: Circuit, thresholds: Thresholds) -> float:

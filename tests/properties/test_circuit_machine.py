@@ -126,7 +126,9 @@ class CircuitMachine(RuleBasedStateMachine):
         failure = Failure(fault, retry_after_seconds=asked)
         effect = FAULTS[fault].effect
         late = began < self.opened_in or self.benched_until is not None
-        probed = permit is not None and began >= self.opened_in and self.benched_until is not None
+        word = permit is not None and began >= self.opened_in and self.benched_until is not None
+        ahead = word and self.state is State.OPEN
+        probed = word and not ahead
         self.epoch += 1
         self.circuit = after_failure(self.circuit, failure, began, self.epoch, self.now, RULES, permit)
         if permit is not None:
@@ -145,13 +147,24 @@ class CircuitMachine(RuleBasedStateMachine):
                 return
         if probed:
             self.failed_probes += 1
-        until = self.now + self._cooldown(effect, asked, again=probed and self.benched_for is effect)
+        if ahead:
+            until = self.now + self._news(effect, asked)
+        else:
+            until = self.now + self._cooldown(effect, asked, again=probed and self.benched_for is effect)
         if self.benched_until is not None and not probed:
             if until > self.benched_until:
                 self.benched_until, self.benched_for = until, effect
             return
         self.benched_until, self.benched_for = max(until, self.benched_until or NEVER), effect
         self.opened_in, self.permits = self.epoch, {}
+
+    def _news(self, effect: Effect, asked: float | None) -> float:
+        obeyed = min(asked, RULES.max_retry_after_seconds) if asked is not None and asked > 0 else None
+        if effect is self.benched_for:
+            return obeyed or 0.0
+        if effect is Effect.QUOTA:
+            return max(obeyed or 0.0, RULES.quota_cooldown_seconds)
+        return obeyed or RULES.rate_limit_cooldown_seconds
 
     def _cooldown(self, effect: Effect, asked: float | None, *, again: bool) -> float:
         def grown(seconds: float) -> float:

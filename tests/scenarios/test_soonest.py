@@ -136,3 +136,19 @@ def test_a_call_that_comes_too_late_for_the_soonest_ones_permit_tries_the_next(
 
     assert router.invoke(rig.chat()) == "a"
     assert router.health_report()["b"].probes_out == 1
+
+
+def test_a_provider_that_asks_for_three_seconds_is_never_said_to_be_benched_for_more(rig: Any) -> None:
+    busy = ProviderError("busy", fault=Fault.RATE_LIMIT, retry_after_seconds=3.0)
+    router = rig.scripted(
+        ScriptedAdapters({name: [busy] * 30 for name in "ab"}),
+        "ab",
+        clock=ManualClock(),
+        health={"when_all_benched": "soonest"},
+    )
+
+    for _ in range(20):
+        with pytest.raises(RouterExhaustedError) as caught:
+            router.invoke(rig.chat())
+        assert caught.value.retry_after_seconds == 3.0
+    assert [one.cooldown_remaining_seconds for one in router.health_report().values()] == [3.0, 3.0]
