@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from turnout.actors.health import AskPermit, Circuits, Health, HealthSnapshot, Returned
+from turnout.actors.health import AskPermit, Circuits, Health, Returned
 from turnout.actors.reasons import exclusion_detail
 from turnout.calls import FilterReason
 from turnout.clock import Clock
@@ -18,7 +18,8 @@ from turnout.exclusions import excluded
 from turnout.invocation import Progress, Target
 from turnout.probing import permit_seconds
 from turnout.runtime.lane import Lane, Token
-from turnout.runtime.steps import Ask, Sleep, Step, TakeLane
+from turnout.runtime.steps import Ask, Step, TakeLane
+from turnout.turns import waited_for_bench
 
 #: A provider, and the token of its room where that is bounded.
 Found = tuple[Target, Token | None]
@@ -78,7 +79,8 @@ class Eligibility:
                 raise exhausted(progress, self.retry_after_seconds(able, progress))
             if until >= progress.invocation.deadline.at and not self._any_probed(able, now):
                 raise exhausted(progress, until - now)
-            yield from self._waited_for_bench(until, seen, progress)
+            yield from waited_for_bench(able, until, seen, progress, self.health, self.clock)
+            self.refuse_to_go_on(progress, waiting_for="a provider's bench to end")
             del progress.exclusions[known:]
 
     def note_benched(self, failed: Target, progress: Progress) -> None:
@@ -115,21 +117,23 @@ class Eligibility:
             if found is None:
                 return None
             target, token = found
-            if self._admission(target) is Admission.FREE:
-                return Admitted(target, token)
-            permit = self.health.permit_number()
-            match (yield from self._permitted(target, token, permit, progress)):
-                case Admission.PROBE:
-                    return Admitted(target, token, permit)
-                case Admission.FREE:
+            given, permit = self._admission(target, progress), None
+            if given is Admission.PROBE:
+                permit = self.health.permit_number()
+                given = yield from self._permitted(target, token, permit, progress)
+                if given is Admission.FREE:
                     # Looked at again: it may have been benched anew.
                     continue
-                case Admission.REFUSED:
-                    self.refuse_to_go_on(progress)
-                    if not self._noted_as_benched(target, progress):
-                        # The probe of another has come back meanwhile.
-                        remaining.insert(0, target)
-                    found = self.next_target(remaining, progress)
+            elif given is Admission.REFUSED and token is not None:
+                # Others have the permits, as anybody can see: the owner is not asked.
+                token.put_back()
+            if given is not Admission.REFUSED:
+                return Admitted(target, token, permit)
+            self.refuse_to_go_on(progress)
+            if not self._noted_as_benched(target, progress):
+                # The probe of another has come back meanwhile.
+                remaining.insert(0, target)
+            found = self.next_target(remaining, progress)
 
     def next_target(self, remaining: list[Target], progress: Progress) -> Found | list[Lane] | None:
         """Take the first provider left that is not benched by now and has room. Where all that are left are full:
@@ -171,8 +175,9 @@ class Eligibility:
         if progress.invocation.deadline.expired():
             raise overdue(progress, self.clock.monotonic(), waiting_for)
 
-    def _admission(self, target: Target) -> Admission:
-        return self.circuits.admission(target.provider_id, self.clock.monotonic())
+    def _admission(self, target: Target, progress: Progress) -> Admission:
+        now, ahead = self.clock.monotonic(), progress.ahead_of_time
+        return self.circuits.admission(target.provider_id, now, ahead_of_time=ahead)
 
     def _any_probed(self, able: list[Target], now: float) -> bool:
         """Whether one of ``able`` may be free any time, since what becomes of a probe may be known any time."""
@@ -228,19 +233,6 @@ class Eligibility:
                 if token is not None:
                     token.put_back()
         return follows
-
-    def _waited_for_bench(
-        self, until: float, seen: HealthSnapshot, progress: Progress
-    ) -> Generator[Step, Any, None]:
-        """Wait for an instant, or for news of a provider since what was ``seen``."""
-        limit = Limit(min(until, progress.invocation.deadline.at), self.clock)
-        try:
-            self.health.waiting.enter(limit)
-            if self.circuits.snapshot is seen:
-                yield Sleep(progress.under(limit))
-        finally:
-            self.health.waiting.leave(limit)
-        self.refuse_to_go_on(progress, waiting_for="a provider's bench to end")
 
     def _waited_for_room(
         self, lanes: list[Lane], remaining: list[Target], progress: Progress

@@ -28,6 +28,7 @@ from turnout.probing import ProbeStream
 from turnout.retrying import Retries
 from turnout.runtime.lane import Lane
 from turnout.runtime.steps import Ask, Await, HandOver, Step
+from turnout.turns import hand_on
 
 _REGULAR_CONTEXT, _STREAMING_CONTEXT = RoutingContext(CallType.REGULAR), RoutingContext(CallType.STREAMING)
 _AWAITABLE = (CoroutineType, asyncio.Future)
@@ -53,21 +54,21 @@ class Execution:
         invocation = progress.invocation
         progress.queue_seconds = self.clock.monotonic() - invocation.asked_at
         able = eligible = self.eligibility.able(progress)
-        if not self.circuits.snapshot.clean:
-            eligible = yield from self.eligibility.not_benched(able, progress)
-        context = _STREAMING_CONTEXT if invocation.call_type is _STREAMING else _REGULAR_CONTEXT
-        plan = self.ordering.plan(eligible, context)
-        if plan is None:
-            plan = yield from self.ordering.asked(eligible, context)
-        remaining = list(plan)
-        if self.ordering.may_omit:
-            note_omitted(eligible, remaining, progress)
         broken: Broken | None = None
         again: Target | None = None
         this: Try | None = None
         found: Found | list[Lane] | Admitted | None
         settled: Settled | None = None
         try:
+            if not self.circuits.snapshot.clean:
+                eligible = yield from self.eligibility.not_benched(able, progress)
+            context = _STREAMING_CONTEXT if invocation.call_type is _STREAMING else _REGULAR_CONTEXT
+            plan = self.ordering.plan(eligible, context)
+            if plan is None:
+                plan = yield from self.ordering.asked(eligible, context)
+            remaining = list(plan)
+            if self.ordering.may_omit:
+                note_omitted(eligible, remaining, progress)
             while True:
                 permit = None
                 found = self.eligibility.next_target(remaining, progress)
@@ -100,7 +101,11 @@ class Execution:
         finally:
             # Frames of errors may keep this one, with all that it holds.
             settled = found = token = None
-            if progress.failed or (this is not None and (this.token is not None or this.permit is not None)):
+            if (
+                progress.failed
+                or progress.turn is not None
+                or (this is not None and (this.token is not None or this.permit is not None))
+            ):
                 self._let_go(progress, this)
 
     def _another_round(
@@ -153,6 +158,9 @@ class Execution:
         """Make one attempt, up to the end of the stream that it opens, and judge it."""
         target, progress = this.target, this.progress
         value = end = error = None
+        if progress.turn is not None:
+            # Only now: what an interrupt leaves, ``this`` gives back.
+            hand_on(progress, self.health, self.clock)
         try:
             value = yield this
             if isinstance(value, _AWAITABLE):
@@ -206,12 +214,12 @@ class Execution:
         """Of what a walk that ends still holds. Whoever is told of its failures has them; here they would be in a
         cycle with the frames that they came through."""
         progress.failed = []
-        if this is None:
-            return
-        this.gives_room_back()
-        if this.permit is not None:
-            # Told, not asked: nothing can be waited for any more.
-            self.health.actor.tell(Returned(this.target.provider_id, this.permit))
+        if this is not None:
+            this.gives_room_back()
+            if this.permit is not None:
+                # Told, not asked: nothing can be waited for any more.
+                self.health.actor.tell(Returned(this.target.provider_id, this.permit))
+        hand_on(progress, self.health, self.clock)
 
     def _last_word(self, follows: Next, progress: Progress) -> BaseException:
         """What the caller is told where the walk ends without an answer."""

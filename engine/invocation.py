@@ -5,6 +5,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from turnout.actors.waiting import Turn
 from turnout.adapters.contract import NormalizedStream
 from turnout.calls import (
     Attempt,
@@ -120,6 +121,7 @@ class Progress:
         "queue_seconds",
         "restarts",
         "submitted",
+        "turn",
         "under_way",
         "waiting_for",
     )
@@ -141,6 +143,8 @@ class Progress:
         #: Told of where nobody comes back from it.
         self.under_way: UnderWay | None = None
         self.waiting_for = ""
+        #: What it may have to hand on, having waited for a bench.
+        self.turn: Turn | None = None
         #: Every provider is benched, and one is tried all the same.
         self.ahead_of_time = False
         #: Whether a worker makes the next attempt; and whether one goes on with the walk once that has waited.

@@ -169,7 +169,7 @@ class Circuits(Rests):
         now, epoch = self._clock.monotonic(), self.snapshot.epoch + 1
         if isinstance(message, Reset):
             self._publish(dict.fromkeys(message.provider_ids, Circuit(since=epoch)))
-            self._waiting.end()
+            self._waiting.end(message.provider_ids)
             return None
         if isinstance(message, AskToken):
             bucket = self._bucket or full(self._refill, now, message.number)
@@ -197,9 +197,17 @@ class Circuits(Rests):
                 assert_never(message)
         self._publish_if_new(message.provider_id, before, after)
         if after is not before and (message.permit is not None or after.disabled):
-            # A probe has come back: whatever it found, it is not to be waited for any more.
-            self._waiting.end()
+            self._let_go_on(message.provider_id, after, now)
         return Change(message.provider_id, before, after, after.remaining_seconds(now))
+
+    def _let_go_on(self, provider_id: str, after: Circuit, now: float) -> None:
+        """A probe has come back: whatever it found, it is not to be waited for any more. One that proved nothing leaves
+        room for the next; after any other, everybody may go, has a bench to wait for, or is told."""
+        if after.state_at(now) is State.HALF_OPEN:
+            room = self._thresholds[provider_id].half_open_probes - after.probes_out(now)
+            self._waiting.call(provider_id, room)
+        else:
+            self._waiting.end((provider_id,))
 
     def ended(self) -> None:
         # After the timer, which ends first.
@@ -224,7 +232,7 @@ class Health:
         #: The number of a permit to be asked for: who asks knows it, so that one whose reply was lost comes back too.
         self.permit_number = count(1).__next__
         rules = {provider.provider_id: thresholds for provider, thresholds in providers.items()}
-        self.waiting = Waiting(runtime.alarms, runtime.clock)
+        self.waiting = Waiting(rules, runtime.alarms, runtime.clock)
         self.circuits = Circuits(rules, refill, runtime.clock, self.waiting)
         # Outlives its thread: after close(), reports and resets still answer and late streams still report.
         self.actor: ActorRef = runtime.actor("health", self.circuits, outlives=True)

@@ -147,13 +147,13 @@ def test_who_waits_behind_a_probe_is_told_at_once_that_no_time_helps(rig: Any) -
 def test_news_between_two_steps_of_who_begins_to_wait_is_not_lost(rig: Any, moment: str) -> None:
     router = rig.scripted(ScriptedAdapters({"a": [LIMITED, "a"]}), "a", clock=ManualClock(), health=WAITS)
     waiting = router._engine.plant.health.waiting
-    steps: list[Callable[[Any], Any]] = [waiting.enter, lambda limit: router.reset_health()]
+    steps: list[Callable[..., Any]] = [waiting.enter, lambda *entry, **how: router.reset_health()]
     if moment == "before it enters":
         steps.reverse()
 
-    def enters(limit: Any) -> None:
+    def enters(*entry: Any, **how: Any) -> None:
         for step in steps:
-            step(limit)
+            step(*entry, **how)
 
     waiting.enter = enters
 
