@@ -44,6 +44,7 @@ class _Crowd:
         "callbacks",
         "callers",
         "condition",
+        "due",
         "ended",
         "is_calling",
         "telling",
@@ -57,6 +58,8 @@ class _Crowd:
         #: Held while waiters are told, by who is not interrupted; how many have been.
         self.telling = threading.Lock()
         self.told = 0
+        #: Those of them who came before it ended: who comes later sees for himself.
+        self.due: list[Any] = []
         self.callbacks: list[Any] = []
         self.begun = 0
         #: The first is the thread that calls back: one, so that each is called once and in order.
@@ -221,8 +224,10 @@ class LazyFuture(Future[Any]):
     def _tell(self, crowd: _Crowd, ended: _Ended) -> None:
         """Change its state before a crowd, and tell those of it who have not been told."""
         with crowd.condition:
-            crowd.ended = ended
-            if crowd.told < len(crowd.waiters):
+            if crowd.ended is _PENDING:
+                crowd.due = crowd.waiters.copy()
+                crowd.ended = ended
+            if crowd.told < len(crowd.due):
                 try:
                     undisturbed(partial(self._tell_waiters, crowd, ended))
                 except RuntimeError:
@@ -234,8 +239,8 @@ class LazyFuture(Future[Any]):
         """What ``wait`` and ``as_completed`` wait with has a lock, a count and an event of its own."""
         state, _, error = ended
         with crowd.telling:
-            while crowd.told < len(crowd.waiters):
-                waiter = crowd.waiters[crowd.told]
+            while crowd.told < len(crowd.due):
+                waiter = crowd.due[crowd.told]
                 if state == CANCELLED_AND_NOTIFIED:
                     waiter.add_cancelled(self)
                 elif error is None:

@@ -325,3 +325,17 @@ def test_a_late_end_is_not_kept() -> None:
         assert not future.resolve(late, None)
         del late
         assert gone() is None
+
+
+def test_who_waits_for_several_is_told_of_each_once_whatever_comes_to_it_afterwards() -> None:
+    ended, late = LazyFuture(), LazyFuture()
+    # Before a crowd.
+    ended.add_done_callback(lambda _: None)
+    ended.resolve("first", None)
+    told = []
+    for future in as_completed([ended, late], 10):
+        told.append(future)
+        assert not ended.cancel()
+        assert not ended.resolve("again", None)
+        late.resolve("last", None)
+    assert told == [ended, late]
