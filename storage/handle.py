@@ -53,7 +53,8 @@ class Handle(Generic[C]):
         self._in_use = False
         self._leaving = False
         self._closed = False
-        self._still = False
+        #: The thread that forks, while it holds the turn and the gate: two may fork at once.
+        self._still: int | None = None
         self._renew_locks()
         _handles.add(self)
 
@@ -150,12 +151,12 @@ class Handle(Generic[C]):
         if not self._gate.acquire(timeout=_GRACE_SECONDS):
             self._turn.release()
             return
-        self._still = True
+        self._still = threading.get_ident()
         self._give_up()
 
     def after_fork_in_parent(self) -> None:
-        if self._still:
-            self._still = False
+        if self._still == threading.get_ident():
+            self._still = None
             self._gate.release()
             self._turn.release()
 
@@ -167,7 +168,8 @@ class Handle(Generic[C]):
                 if connection is not None:
                     _never_collect(connection)
         self._connection, self._reads = None, []
-        self._in_use = self._leaving = self._still = False
+        self._in_use = self._leaving = False
+        self._still = None
         self._renew_locks()
 
 

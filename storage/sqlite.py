@@ -29,6 +29,9 @@ class SQLiteMetricsStore:
     refused with ``SchemaMismatchError`` and left untouched. ``started_at`` is kept as microseconds since 1970, UTC.
     """
 
+    #: Its connections are closed before a fork, and opened anew after it.
+    ends_at_fork: Final = True
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = resolved(path)
         self._handle = Handle(self.path, self._open, lambda _: _connect(self.path), ends_at_fork=True)

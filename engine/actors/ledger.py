@@ -232,6 +232,7 @@ class Ledger:
             runtime.clock,
             closes_store=closes_store,
         )
+        self._leaves_by_itself = bool(getattr(store, "ends_at_fork", False))
         self._incoming = self._writer.incoming
         self._batch_rows = config.batch_rows
         self._max_rows = config.max_rows
@@ -257,8 +258,9 @@ class Ledger:
         return self._asked(Flush(), timeout_seconds)
 
     def release(self, timeout_seconds: float) -> bool:
-        """Let go of the database until the next row."""
-        return self._asked(Release(), timeout_seconds)
+        """Let go of the database until the next row, unless its store does so itself where a process forks: that may
+        have begun, and hold up whoever asks for more."""
+        return self._leaves_by_itself or self._asked(Release(), timeout_seconds)
 
     def stats(self) -> LedgerStats:
         writer = self._writer
