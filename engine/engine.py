@@ -97,6 +97,8 @@ class Engine:
         progress.pooled = progress.submitted = True
         future = InvocationFuture(progress, plant.runtime, self._pending)
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
+        if block:
+            future.at_the_door = threading.get_ident()
         try:
             self._pending[future.key] = future
             if timeout is not None:

@@ -32,6 +32,8 @@ class InvocationFuture(LazyFuture):
     #: Set in a forked child: the thread that would resolve it exists in the parent only.
     left_behind = False
     ticket: Takeable | None = None
+    #: The thread that waits for a place in the queue, with nothing queued yet.
+    at_the_door: int | None = None
     #: Whether it is a worker's to make the call, whoever waits.
     worker_only = False
     alarm: Alarmed | None = None
@@ -162,7 +164,13 @@ def wait_for_all(pending: dict[int, InvocationFuture], end: float | None) -> Non
     """Until it is known how each ends, or the monotonic clock shows ``end``. Takes the lock of none, unlike
     ``concurrent.futures.wait``: one that an interrupt left taken would stop the worker that resolves it."""
     ended: SimpleQueue[object] = SimpleQueue()
-    while undecided := [future for future in list(pending.values()) if not future.is_decided]:
+    here = threading.get_ident()
+    # One that this very thread is about to submit, in the frame that a signal handler interrupted, is not waited for.
+    while undecided := [
+        future
+        for future in list(pending.values())
+        if not future.is_decided and (future.at_the_door != here or future.ticket is not None)
+    ]:
         for future in undecided:
             future.watch(ended.put)
             while not future.is_decided:

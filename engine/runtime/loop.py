@@ -116,8 +116,8 @@ class EventLoop:
         except OSError as error:
             # No file descriptors, perhaps. Who waits is told, and the next use tries again.
             self._refused = error.with_traceback(None)
-            ready, self._ready = self._ready, Beacon()
             self._thread.may_begin_again()
+            ready, self._ready = self._ready, Beacon()
             ready.light()
             return
         # The runner cancels and awaits what is left, then closes the loop.

@@ -59,6 +59,7 @@ class ThreadOnDemand:
         with self._starting:
             self._first = Once()
             self.started = False
+            self._threads = [thread for thread in self._threads if thread is not threading.current_thread()]
 
     def end(self) -> None:
         """From now on it is not started; whoever calls this sees to it that ``run`` ends."""

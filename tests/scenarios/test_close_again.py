@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from turnout import ConfigError, RouterClosedError
+from turnout.runtime.door import Door
 from turnout.storage.memory import MemoryMetricsStore
 from turnout.testing import ScriptedAdapters
 
@@ -120,3 +121,39 @@ def test_a_close_with_a_timeout_that_is_none_is_refused_and_the_router_can_still
     router.close()
 
     assert len(store.query_recent(since=LONG_AGO)) == 2
+
+
+def test_a_close_from_a_signal_handler_does_not_wait_for_the_submit_that_it_interrupts(
+    rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    def held(call: Any) -> str:
+        begun.set()
+        assert gate.wait(30)
+        return "answer"
+
+    router = rig.scripted(ScriptedAdapters({"a": [held]}), "a", pool={"max_workers": 1, "max_queue": 1})
+    calls = [router.submit(rig.chat())]
+    assert begun.wait(30)
+    calls.append(router.submit(rig.chat()))
+    wait = Door.wait
+
+    def interrupted(door: Door, *known: Any) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+        wait(door, *known)
+
+    def handle(*_: object) -> None:
+        gate.set()
+        router.close()
+
+    monkeypatch.setattr(Door, "wait", interrupted)
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with pytest.raises(RouterClosedError):
+            router.submit(rig.chat(), block=True)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert [call.result(0) for call in calls] == ["answer"] * 2
+    assert router.stats().pending == 0
