@@ -1,4 +1,4 @@
-"""The end mark that the SDK keeps to itself: whether a stream's bytes ended with ``[DONE]``."""
+"""The end mark that the SDK keeps to itself: whether a stream's bytes held the line ``data: [DONE]``."""
 
 import re
 from collections.abc import Iterator
@@ -8,28 +8,26 @@ from turnout.adapters.transport import LimitedTransport
 from turnout.adapters.wire import Watch
 from turnout.deadline import Limit
 
-_DONE: Final = re.compile(rb"data: ?\[DONE\]\s*\Z")
-#: The mark, with as many line ends after it as anybody sends; it may come in pieces.
-_TAIL_BYTES: Final = 64
+#: A line of its own: inside JSON no line ends.
+_DONE: Final = re.compile(rb"\ndata: ?\[DONE\][ \r]*(?:\n|\Z)")
+#: The mark may come in pieces.
+_TAIL_BYTES: Final = 32
 
 
 class EndWatch(Watch):
-    """A Watch that keeps the last bytes of the answer."""
+    """A Watch that looks for the provider's own end mark, ``done``. What came compressed cannot be told."""
 
-    __slots__ = ("_tail",)
+    __slots__ = ("_tail", "done")
 
     def __init__(self, limit: Limit | None) -> None:
         super().__init__(limit)
-        self._tail = b""
+        self._tail = b"\n"
+        self.done = False
 
     def note(self, part: bytes) -> None:
-        whole = part if len(part) >= _TAIL_BYTES else self._tail + part
+        whole = self._tail + part
+        self.done = self.done or _DONE.search(whole) is not None
         self._tail = whole[-_TAIL_BYTES:]
-
-    @property
-    def done(self) -> bool:
-        """Whether they are the provider's own end mark. What came compressed cannot be told."""
-        return _DONE.search(self._tail) is not None
 
 
 class EndTransport(LimitedTransport):

@@ -27,7 +27,18 @@ _UNFIT: Final = (
 def of_parsing(error: Exception) -> tuple[Fault, str] | None:
     """The fault of an answer that came whole and is not what the caller's own types, or limits, make of one, and what
     to say of it: no failure of its provider. None where the exception is about something else."""
-    return _UNFIT if isinstance(error, ValidationError) else _UNPARSED.get(type(error).__name__)
+    unfit = isinstance(error, ValidationError) or (isinstance(error, ValueError) and _came_of_parsing(error))
+    return _UNFIT if unfit else _UNPARSED.get(type(error).__name__)
+
+
+def _came_of_parsing(error: BaseException) -> bool:
+    """Whether the SDK raised it where it makes the caller's types of an answer."""
+    trace = error.__traceback__
+    while trace is not None:
+        if str(trace.tb_frame.f_globals.get("__name__", "")).startswith("openai.lib._parsing"):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def is_of_http(error: BaseException, name: str) -> bool:

@@ -90,3 +90,17 @@ def test_an_answer_that_does_not_become_what_the_caller_has_it_parsed_into_is_th
     assert step in str(failure)
     assert "secret" not in str(failure)
     assert failure.original is failure.__cause__ is not None
+
+
+@pytest.mark.parametrize("bench", ["chat"], indirect=True)
+def test_arguments_for_the_callers_own_tool_that_are_no_json_are_the_callers_matter(
+    bench: Any, failure_of: FailureOf
+) -> None:
+    bench.play(Answer(text="{secret", kind="tool_call", finish_reason="tool_calls"))
+    schema = {"type": "object", "properties": {}, "additionalProperties": False, "required": []}
+    tool = {"type": "function", "function": {"name": "look_up", "strict": True, "parameters": schema}}
+    arguments = {**bench.arguments, "model": "m", "tools": [tool]}
+    failure = failure_of(lambda: bench.adapter().invoke("chat.completions.parse", arguments))
+    assert failure.fault is Fault.BAD_REQUEST
+    assert "correct its response_format or tools" in str(failure)
+    assert "secret" not in str(failure)
