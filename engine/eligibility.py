@@ -19,7 +19,7 @@ from turnout.invocation import Progress, Target
 from turnout.probing import permit_seconds
 from turnout.runtime.lane import Lane, Token
 from turnout.runtime.steps import Ask, Step, TakeLane
-from turnout.turns import waited_for_bench
+from turnout.turns import hand_on, waited_for_bench
 
 #: A provider, and the token of its room where that is bounded.
 Found = tuple[Target, Token | None]
@@ -251,6 +251,8 @@ class Eligibility:
                 target.identity.described for target in remaining if progress.lane_at(target) in lanes
             )
             progress.waiting_for = f"room at {full}"
+            # Others may have room for the permit that this call was woken for.
+            hand_on(progress, self.health, self.clock)
             won: Token | None = yield TakeLane(lanes, limit)
             progress.waiting_for = ""
             if won is not None:
