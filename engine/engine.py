@@ -97,8 +97,7 @@ class Engine:
         progress.pooled = progress.submitted = True
         future = InvocationFuture(progress, plant.runtime, self._pending)
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
-        if block:
-            future.at_the_door = threading.get_ident()
+        future.at_the_door = threading.get_ident()
         try:
             self._pending[future.key] = future
             if timeout is not None:
@@ -137,6 +136,7 @@ class Engine:
         That thread's own place is lent to it."""
         future = InvocationFuture(progress, plant.runtime, self._pending)
         future.worker_only = True
+        future.at_the_door = threading.get_ident()
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
         try:
             self._pending[future.key] = future

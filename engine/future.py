@@ -32,7 +32,7 @@ class InvocationFuture(LazyFuture):
     #: Set in a forked child: the thread that would resolve it exists in the parent only.
     left_behind = False
     ticket: Takeable | None = None
-    #: The thread that waits for a place in the queue, with nothing queued yet.
+    #: The thread that submits it: until it has a ticket, nothing may be queued yet.
     at_the_door: int | None = None
     #: Whether it is a worker's to make the call, whoever waits.
     worker_only = False

@@ -9,6 +9,7 @@ import pytest
 
 from turnout import ConfigError, RouterClosedError
 from turnout.runtime.door import Door
+from turnout.runtime.pool import WorkerPool
 from turnout.storage.memory import MemoryMetricsStore
 from turnout.testing import ScriptedAdapters
 
@@ -123,8 +124,9 @@ def test_a_close_with_a_timeout_that_is_none_is_refused_and_the_router_can_still
     assert len(store.query_recent(since=LONG_AGO)) == 2
 
 
+@pytest.mark.parametrize("block", [True, False])
 def test_a_close_from_a_signal_handler_does_not_wait_for_the_submit_that_it_interrupts(
-    rig: Any, monkeypatch: pytest.MonkeyPatch
+    rig: Any, monkeypatch: pytest.MonkeyPatch, block: bool
 ) -> None:
     begun, gate = threading.Event(), threading.Event()
 
@@ -136,24 +138,27 @@ def test_a_close_from_a_signal_handler_does_not_wait_for_the_submit_that_it_inte
     router = rig.scripted(ScriptedAdapters({"a": [held]}), "a", pool={"max_workers": 1, "max_queue": 1})
     calls = [router.submit(rig.chat())]
     assert begun.wait(30)
-    calls.append(router.submit(rig.chat()))
-    wait = Door.wait
+    if block:
+        calls.append(router.submit(rig.chat()))
+    # Where it waits for a place, or just before it is queued.
+    place, name = (Door, "wait") if block else (WorkerPool, "submit")
+    goes_on = getattr(place, name)
 
-    def interrupted(door: Door, *known: Any) -> None:
+    def interrupted(*known: Any, **named: Any) -> Any:
         signal.raise_signal(signal.SIGUSR1)
-        wait(door, *known)
+        return goes_on(*known, **named)
 
     def handle(*_: object) -> None:
         gate.set()
         router.close()
 
-    monkeypatch.setattr(Door, "wait", interrupted)
+    monkeypatch.setattr(place, name, interrupted)
     before = signal.signal(signal.SIGUSR1, handle)
     try:
         with pytest.raises(RouterClosedError):
-            router.submit(rig.chat(), block=True)
+            router.submit(rig.chat(), block=block)
     finally:
         signal.signal(signal.SIGUSR1, before)
 
-    assert [call.result(0) for call in calls] == ["answer"] * 2
+    assert [call.result(0) for call in calls] == ["answer"] * len(calls)
     assert router.stats().pending == 0
