@@ -7,6 +7,7 @@ would be charged for.
 import functools
 import importlib
 import json
+from contextlib import suppress
 from typing import Any, Final
 
 from loguru import logger
@@ -43,9 +44,8 @@ def build_models(protocol: ApiProtocol) -> None:
     Never raises: what is not installed is told of by the call that needs it, and what fails here may do so there.
     """
     try:
-        _read_answers(protocol)
-    except ImportError:
-        pass
+        with suppress(ImportError):
+            _read_answers(protocol)
     except Exception as error:
         logger.debug("the openai SDK's models for {} were not built ahead: {!r}", protocol, error)
 

@@ -80,13 +80,11 @@ class Waiting:
     def _soon(self, ends: Callable[[], None]) -> None:
         """On the timer's thread: where the system gives no worker, who ends a wait goes on with the call, which may ask
         the very owner that has the news."""
-        try:
-            if self._alarms_ring:
+        if self._alarms_ring:
+            # Where it has no thread, nobody but callers' own threads can wait.
+            with suppress(RouterBusyError):
                 self._alarms.at(self._clock.monotonic(), ends)
                 return
-        except RouterBusyError:
-            # It has no thread, so nobody but callers' own threads can wait.
-            pass
         ends()
 
     def _call(self, provider_id: str, number: int) -> None:
