@@ -218,6 +218,7 @@ class Eligibility:
         taken for it goes back."""
         given: Admission | None = None
         follows = Admission.REFUSED
+        unused = progress.unused = Returned(target.provider_id, permit)
         try:
             asked = AskPermit(target.provider_id, permit, permit_seconds(target), progress.ahead_of_time)
             given = yield Ask(self.health.actor, asked)
@@ -229,9 +230,11 @@ class Eligibility:
             if follows is Admission.REFUSED:
                 if given is None or given is Admission.PROBE:
                     # Told, not asked: also where an interrupt lost the reply, and nothing can be waited for any more.
-                    self.health.actor.tell(Returned(target.provider_id, permit))
+                    self.health.actor.tell(unused)
                 if token is not None:
                     token.put_back()
+            if follows is not Admission.PROBE:
+                progress.unused = None
         return follows
 
     def _waited_for_room(

@@ -104,6 +104,7 @@ class Execution:
             if (
                 progress.failed
                 or progress.turn is not None
+                or progress.unused is not None
                 or (this is not None and (this.token is not None or this.permit is not None))
             ):
                 self._let_go(progress, this)
@@ -158,8 +159,10 @@ class Execution:
         """Make one attempt, up to the end of the stream that it opens, and judge it."""
         target, progress = this.target, this.progress
         value = end = error = None
+        # Only now: what an interrupt leaves, ``this`` gives back.
+        if this.permit is not None:
+            progress.unused = None
         if progress.turn is not None:
-            # Only now: what an interrupt leaves, ``this`` gives back.
             hand_on(progress, self.health, self.clock)
         try:
             value = yield this
@@ -214,6 +217,8 @@ class Execution:
         """Of what a walk that ends still holds. Whoever is told of its failures has them; here they would be in a
         cycle with the frames that they came through."""
         progress.failed = []
+        if progress.unused is not None:
+            self.health.actor.tell(progress.unused)
         if this is not None:
             this.gives_room_back()
             if this.permit is not None:

@@ -5,6 +5,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from turnout.actors.health import Returned
 from turnout.actors.waiting import Turn
 from turnout.adapters.contract import NormalizedStream
 from turnout.calls import (
@@ -123,6 +124,7 @@ class Progress:
         "submitted",
         "turn",
         "under_way",
+        "unused",
         "waiting_for",
     )
 
@@ -145,6 +147,8 @@ class Progress:
         self.waiting_for = ""
         #: What it may have to hand on, having waited for a bench.
         self.turn: Turn | None = None
+        #: What is to be told of a permit that was asked for and that no attempt has taken over.
+        self.unused: Returned | None = None
         #: Every provider is benched, and one is tried all the same.
         self.ahead_of_time = False
         #: Whether a worker makes the next attempt; and whether one goes on with the walk once that has waited.
