@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
 from queue import Empty
 from typing import Final
 
@@ -10,12 +11,14 @@ from turnout.batch.writing import BatchCounts, Ended, LineEnd, Writer
 from turnout.errors import ConfigError, DeadlineExceededError
 from turnout.future import InvocationFuture
 from turnout.router import ProviderRouter
+from turnout.runtime.strand import begin
 
 #: Lines under way beside those that have a worker: enough to keep every worker busy while the next line is read. More
 #: would only spend the calls' own time in the queue.
 _AHEAD: Final = 8
 #: How long what is answered may take to be written, once a batch is given up.
 _GIVE_UP_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.05
 
 
 def run_batch(
@@ -54,8 +57,8 @@ class _Job:
 
     def run(self, lines: Iterable[bytes | str], answered_before: Container[str]) -> BatchCounts:
         writer = self._writer
-        writer.thread.start()
         try:
+            begin(writer.thread)
             for line in read_lines(lines):
                 self._take_place()
                 if isinstance(line, BadLine) or line.custom_id in answered_before:
@@ -63,13 +66,18 @@ class _Job:
                 else:
                     self._submit(line)
             # Needs no deadline of its own: every call ends within its providers' timeouts.
-            self._await_places(None)
+            while self._away:
+                writer.places.get()
+                self._away -= 1
+                writer.raise_error()
         except BaseException:
             self._give_up()
             raise
         finally:
             writer.ended.put(None)
-            writer.thread.join(_GIVE_UP_SECONDS)
+            # Interrupted, its start may never have come to anything.
+            if not writer.thread.is_void():
+                writer.thread.ends_within(_GIVE_UP_SECONDS)
         writer.raise_error()
         return writer.counts()
 
@@ -95,23 +103,16 @@ class _Job:
         future.add_done_callback(lambda _: self._end(line, future))
 
     def _end(self, line: BatchRequest, future: InvocationFuture) -> None:
-        self._running.pop(line.number, None)
         self._writer.ended.put(Ended(line, future))
-
-    def _await_places(self, until: float | None) -> None:
-        """Wait until every line under way has ended and is written, to ``until`` (monotonic) at the latest."""
-        while self._away:
-            self._writer.places.get(timeout=None if until is None else max(until - time.monotonic(), 0.0))
-            self._away -= 1
-            if until is None:
-                self._writer.raise_error()
+        self._running.pop(line.number, None)
 
     def _give_up(self) -> None:
         # The newest first: a worker whose call is cut takes the next one that is still to be made.
         for future in reversed(list(self._running.values())):
             future.cancel()
-        try:
-            self._await_places(time.monotonic() + _GIVE_UP_SECONDS)
-        except Empty:
-            # An interrupt may have cost a place; and what cannot be written in this time is not waited for.
-            return
+        until = time.monotonic() + _GIVE_UP_SECONDS
+        # Until all have ended: then the writer comes to its end behind them. Places do not tell: an interrupt may have
+        # cost one.
+        while self._running and (left := until - time.monotonic()) > 0.0:
+            with suppress(Empty):
+                self._writer.places.get(timeout=min(left, _LOOK_SECONDS))

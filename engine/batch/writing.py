@@ -1,6 +1,5 @@
 """The thread of a batch that writes: one owner for the output, so that its lines never mix."""
 
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from queue import SimpleQueue
 from turnout.batch.lines import BadLine, BatchRequest
 from turnout.batch.outcomes import Ending, OutputLine, answered, failed, invalid, unsent
 from turnout.future import InvocationFuture
+from turnout.runtime.strand import Strand
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Writer:
         self._error: BaseException | None = None
         self.ended: SimpleQueue[Ended | None] = SimpleQueue()
         self.places: SimpleQueue[None] = SimpleQueue()
-        self.thread = threading.Thread(target=self._run, name="turnout-batch-writer", daemon=True)
+        self.thread = Strand("turnout-batch-writer", self._run)
 
     def counts(self) -> BatchCounts:
         return BatchCounts(**{ending.value: self._endings[ending] for ending in Ending})

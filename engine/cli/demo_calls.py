@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Event
 from time import monotonic
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from turnout.calls import ApiProtocol, CallType, CallVariant, Report
 from turnout.errors import told
 from turnout.future import InvocationFuture
 from turnout.router import ProviderRouter
+from turnout.runtime.strand import Strand, begin
 from turnout.streaming import RouterStream
 
 CALLERS: Final = 8
@@ -68,13 +69,12 @@ class Callers:
         for call in calls:
             self._waiting.put(call)
         self._threads = [
-            Thread(target=self._run, name=f"turnout-demo-caller-{number}", daemon=True)
-            for number in range(1, CALLERS + 1)
+            Strand(f"turnout-demo-caller-{number}", self._run) for number in range(1, CALLERS + 1)
         ]
 
     def start(self) -> None:
         for thread in self._threads:
-            thread.start()
+            begin(thread)
 
     def stop(self, timeout_seconds: float) -> None:
         """Begin no other call, give up those under way, and end the threads."""
@@ -83,7 +83,8 @@ class Callers:
             future.cancel()
         until = monotonic() + timeout_seconds
         for thread in self._threads:
-            thread.join(max(until - monotonic(), 0.0))
+            if not thread.is_void():
+                thread.ends_within(max(until - monotonic(), 0.0))
 
     def _run(self) -> None:
         while not self._stopping.is_set():

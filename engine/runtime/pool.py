@@ -166,8 +166,14 @@ class WorkerPool:
             if (left := end - time.monotonic()) <= 0.0:
                 break
             for thread in self._threads.copy():
-                if thread.ends_within(min(left, _LOOK_SECONDS)):
+                held_up = thread.is_held_up()
+                if held_up or thread.ends_within(min(left, _LOOK_SECONDS)):
                     self._threads.discard(thread)
+                if held_up:
+                    # Somebody else is sent for what it was to do.
+                    self._unborn.give()
+                    self._search.give()
+                    self._provide()
         return sorted(thread.name for thread in self._threads.copy())
 
     def dismiss(self) -> list[threading.Thread]:

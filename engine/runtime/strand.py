@@ -26,6 +26,7 @@ class Strand(threading.Thread):
         #: is interrupted asks again.
         self._said: list[bool] = []
         self._end = Beacon()
+        self._made_by = threading.get_ident()
 
     def start(self) -> None:
         """Raises ``RuntimeError`` where the system gives no thread. Interrupted, it may start all the same, a little
@@ -36,6 +37,11 @@ class Strand(threading.Thread):
         """Whether it has not begun. From now on it does not: where it is started, it ends at once."""
         self._said.append(False)
         return not self._said[0]
+
+    def is_held_up(self) -> bool:
+        """Whether its start may have been interrupted by who asks, a signal handler, and cannot go on before that
+        ends. Then it is void."""
+        return self._made_by == threading.get_ident() and self.is_void()
 
     def ends_within(self, timeout_seconds: float) -> bool:
         """Whether it ends, or has ended, or is void, within so many seconds."""

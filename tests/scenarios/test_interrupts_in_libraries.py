@@ -1,6 +1,7 @@
-"""Ctrl-C where Python looks for signals, also within the standard library: a router that is being built, closed or
-cancelled in loses nothing by it."""
+"""Ctrl-C, and what signal handlers do, where Python looks for signals, also within the standard library: a router that
+is being built, used, closed or cancelled in loses nothing by it."""
 
+import json
 import random
 import sys
 import threading
@@ -14,7 +15,9 @@ from typing import Any, Final
 
 import pytest
 
-from turnout import ProviderRouter
+from turnout import ProviderRouter, RouterClosedError
+from turnout.batch import run_batch
+from turnout.cli.demo_calls import Callers, questions
 from turnout.runtime.lazy_future import LazyFuture
 from turnout.runtime.tokens import Tokens
 from turnout.storage.memory import MemoryMetricsStore
@@ -28,11 +31,16 @@ _MISSES: Final = 2
 _LONG: Final = Tokens.__init__.__code__
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 class Signal:
-    """Raises ``KeyboardInterrupt`` on this thread at the place that is ``at`` places away where Python looks for
+    """Does what ``handle`` does on this thread at the place that is ``at`` places away where Python looks for
     signals: where a function begins, where a loop goes back, and after a call of what is written in C."""
 
     def __init__(self, at: int) -> None:
+        self.handle: Callable[[], object] = interrupt
         self._left = at
         self._here = threading.get_ident()
         #: The frames that called what is written in Python: no signal is looked for as that returns.
@@ -69,7 +77,7 @@ class Signal:
         if self._left == 0:
             sys.settrace(None)
             self.where = f"{frame.f_globals['__name__']}.{frame.f_code.co_qualname}, line {frame.f_lineno}"
-            raise KeyboardInterrupt
+            self.handle()
 
     @contextmanager
     def armed(self) -> Iterator[None]:
@@ -121,7 +129,11 @@ def interrupt_everywhere(act: Callable[[Signal], None], stride: int = 1) -> int:
 
 def no_thread_is_left() -> bool:
     """Of this file's routers; waits for those that end."""
-    return ended_up(lambda: not [t for t in threading.enumerate() if t.name.startswith("turnout-my-app")])
+    return ended_up(lambda: not threads_of("turnout-my-app"))
+
+
+def threads_of(name: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
 
 
 @pytest.fixture(
@@ -235,6 +247,56 @@ def test_an_interrupted_cancel_leaves_a_future_that_ends_and_tells_each_once(rig
 
     assert interrupt_everywhere(cancel) > 6
     gates[-1].set()
+
+
+def test_a_close_in_a_signal_handler_ends_in_time_wherever_it_interrupts_a_submit(rig: Any) -> None:
+    def submit(signal: Signal) -> None:
+        router = built("answer", store := MemoryMetricsStore())
+        signal.handle = lambda: router.close(WAIT)
+        calls = []
+        try:
+            with suppress(RouterClosedError), signal.armed():
+                calls.append(router.submit(rig.chat()))
+        finally:
+            router.close(WAIT)
+        # One that was about to be queued is cancelled.
+        assert all(future.done() for future in calls)
+        answered = [future for future in calls if not future.cancelled()]
+        assert [future.result(0) for future in answered] == ["answer"] * len(answered)
+        assert len(store.query_recent(since=LONG_AGO)) == len(answered)
+        assert no_thread_is_left()
+
+    assert interrupt_everywhere(submit) > 50
+
+
+def test_an_interrupted_batch_leaves_no_thread_behind(rig: Any, stride: int) -> None:
+    line = {
+        "custom_id": "1",
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {"messages": [{"role": "user", "content": "hi"}]},
+    }
+    router = rig.scripted(ScriptedAdapters({"a": [lambda call: 1 / 0]}), "a")
+
+    def run(signal: Signal) -> None:
+        with suppress(KeyboardInterrupt), signal.armed():
+            run_batch(router, [json.dumps(line)], lambda line: None)
+        assert ended_up(lambda: not threads_of("turnout-batch"))
+
+    assert interrupt_everywhere(run, stride) > 100 // stride
+
+
+def test_interrupted_callers_of_the_demonstration_end(rig: Any, stride: int) -> None:
+    router = rig.scripted(ScriptedAdapters({"a": [lambda call: 1 / 0]}), "a")
+
+    def start(signal: Signal) -> None:
+        callers = Callers(router, questions(1, random.Random(1)))
+        with suppress(KeyboardInterrupt), signal.armed():
+            callers.start()
+        callers.stop(WAIT)
+        assert ended_up(lambda: not threads_of("turnout-demo"))
+
+    assert interrupt_everywhere(start, stride) > 50 // stride
 
 
 def waited(wait: Any, future: Any, told: list[int]) -> None:
