@@ -38,7 +38,9 @@ class ChatStream(WatchedStream):
             self._refuse_error(chunk)
         if not isinstance(choices, list):
             # Of a known shape it is a remark; the events of pictures and transcripts have usage and no choices, too.
-            return (usage is None or not self._known) and self._strange_chunk()
+            named = getattr(chunk, "model_fields_set", ())
+            remark = self._known and (usage is not None or "choices" in named)
+            return not remark and self._strange_chunk()
         self._readable = True
         says = False
         for choice in choices:

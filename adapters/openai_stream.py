@@ -28,7 +28,7 @@ class WatchedStream(NormalizedStream):
     ``asked`` for are marked whole, what may follow is waited for ``AFTER_MARK_SECONDS`` at most.
 
     A stream that ends without one chunk of a known shape counts as whole, and ``on_unreadable`` is told. Of an
-    operation whose shape is ``known`` only the provider's own end mark makes it so, and such chunks are no content.
+    operation whose shape is ``known`` such chunks are no content before that.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class WatchedStream(NormalizedStream):
             return
         if not self._over_anyway(None):
             self._seam.raise_if_ended(self._watch, self._seconds, self._awaited)
-        if self._strange and not self._readable and (not self._known or self._watch.done):
+        if self._strange and not self._readable:
             self._ran_out = self._content = True
             self._on_unreadable()
 

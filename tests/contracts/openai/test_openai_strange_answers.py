@@ -132,22 +132,31 @@ def test_a_choice_that_finished_with_an_error_is_its_providers_failure(
     assert "the answer ended" in str(failure)
 
 
-@pytest.mark.parametrize("strange", [{"id": "c", "choices": None}, {"word": "hi"}, None, "boom", [], 5])
-def test_a_stream_of_strange_events_alone_is_cut_short_unless_its_provider_marks_the_end(
+@pytest.mark.parametrize("strange", [{"word": "hi"}, None, "boom", [], 5])
+def test_a_stream_of_no_known_shape_is_whole_at_its_end_and_told_of_once(
     bench: Any, strange: Any, warnings_told: list[str]
 ) -> None:
     bench.play([events(strange, strange), events(strange, strange, DONE)])
     adapter = bench.adapter()
-    cut, whole = bench.stream(adapter), bench.stream(adapter)
-    assert len(list(cut)) == 2
-    assert not cut.completed
-    assert not cut.has_content
-    assert warnings_told == []
-    list(whole)
-    assert whole.completed
-    assert whole.has_content
+    for stream in (bench.stream(adapter), bench.stream(adapter)):
+        assert [stream.has_content for _ in stream] == [False, False]
+        assert stream.completed
+        assert stream.has_content
     (warning,) = warnings_told
     assert bench.operation in warning
+
+
+@pytest.mark.parametrize("bench", ["chat"], indirect=True)
+@pytest.mark.parametrize("end", [(), (DONE,)], ids=["closed", "done"])
+def test_a_chat_stream_of_events_without_a_choice_is_cut_short(
+    bench: Any, end: tuple[str, ...], warnings_told: list[str]
+) -> None:
+    bench.play(events({"id": "c", "choices": None}, *end))
+    stream = bench.stream()
+    assert len(list(stream)) == 1
+    assert not stream.completed
+    assert not stream.has_content
+    assert warnings_told == []
 
 
 def test_strange_events_before_those_of_an_answer_are_no_content(bench: Any) -> None:

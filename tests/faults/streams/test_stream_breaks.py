@@ -31,7 +31,7 @@ UNSEEN: dict[str, Behaviour] = {
     "an error under status 200": StatusOkError(),
     "no event at all": Empty(),
     "an error in a shape of its own": Status(200, body='data: {"detail": "boom"}\n\ndata: [DONE]\n\n'),
-    "an event of no known shape": Status(200, body='data: {"word": "hi"}\n\n'),
+    "a remark alone": Status(200, body='data: {"type": "ping", "choices": null}\n\n'),
     "an end without a mark": NoFinish(Answer(text="")),
 }
 
