@@ -8,11 +8,11 @@ from typing import Final, Protocol, assert_never
 
 from loguru import logger
 
+from turnout.actors.overflow import Overflow
 from turnout.calls import Attempt
 from turnout.clock import Clock
 from turnout.errors import RouterBusyError, RouterClosedError, StorageDriverMissingError, told
 from turnout.runtime.contract import ActorRef, Runtime
-from turnout.runtime.tally import Tally
 from turnout.runtime.tokens import Tokens
 from turnout.storage.attempts import AttemptRows
 from turnout.storage.contract import MetricsStore
@@ -98,7 +98,9 @@ class Writer:
         self.closed = False
         self.keeps = True
         self.written = 0
-        self.overflowed = 0
+        #: Left unwritten at the end, or for want of a driver.
+        self.unwritten = 0
+        self.overflow = Overflow(config.max_rows)
         self.held = 0
         self.failing: str | None = None
 
@@ -122,6 +124,8 @@ class Writer:
         had_rows = self._take_in()
         if self._clock.monotonic() >= self._try_at:
             self._write()
+        if not self._pending:
+            self.overflow.tell()
         self._quiet = 0 if had_rows else self._quiet + 1
         if not self.bell:
             self.bell.give()
@@ -142,9 +146,10 @@ class Writer:
             written = self._write_now()
         if not written and self._pending:
             logger.warning("the ledger ends, rows unwritten: {} ({})", len(self._pending), self.failing)
-            self.overflowed += len(self._pending)
+            self.unwritten += len(self._pending)
             self._pending.clear()
             self.held = 0
+        self.overflow.tell(at_last=True)
         if self._closes_store:
             self._store.close()
 
@@ -161,20 +166,18 @@ class Writer:
                     pending.append(take())
             while True:
                 take()
-                self._overflow()
+                self.refuse()
         except IndexError:
             # Nothing is left: also where a late caller counts its row as lost at this moment.
             self.held = len(pending)
         return bool(pending)
 
-    def _overflow(self) -> None:
-        if not self.overflowed and self.keeps:
-            logger.warning(
-                "{} rows wait and the store cannot be written to ({}); further ones are dropped and counted",
-                self._max_rows,
-                self.failing,
-            )
-        self.overflowed += 1
+    def refuse(self) -> None:
+        """Count a row that cannot be kept."""
+        if self.keeps:
+            self.overflow.warn(self.failing)
+        else:
+            self.overflow.add()
 
     def _write(self) -> bool:
         """Write what waits; whether none is left."""
@@ -203,7 +206,7 @@ class Writer:
         if isinstance(error, StorageDriverMissingError):
             logger.warning("the ledger keeps nothing: {}", error)
             self.keeps = False
-            self.overflowed += len(self._pending)
+            self.unwritten += len(self._pending)
             self._pending.clear()
             self.held = 0
         elif self._failures == 1:
@@ -236,7 +239,6 @@ class Ledger:
         self._incoming = self._writer.incoming
         self._batch_rows = config.batch_rows
         self._max_rows = config.max_rows
-        self._dropped = Tally()
         self._actor: ActorRef = runtime.actor("ledger", self._writer)
 
     def put(self, attempt: Attempt) -> None:
@@ -245,7 +247,7 @@ class Ledger:
         waiting = len(incoming)
         # A look, not a token: at most one row more per thread than max_rows, and half the price on every call.
         if waiting + writer.held >= self._max_rows or not writer.keeps:
-            self._dropped.add()
+            writer.refuse()
             return
         incoming.append(attempt)
         if (writer.asleep or waiting >= self._batch_rows) and writer.bell.take():
@@ -267,7 +269,7 @@ class Ledger:
         return LedgerStats(
             written=writer.written,
             waiting=len(self._incoming) + writer.held,
-            dropped=self._dropped.value + writer.overflowed,
+            dropped=writer.overflow.count + writer.unwritten,
             failing=writer.failing,
         )
 
@@ -283,7 +285,7 @@ class Ledger:
                 self._incoming.popleft()
             except IndexError:
                 return
-            self._dropped.add()
+            self._writer.overflow.add()
             logger.debug("an attempt that ended after close() was not recorded")
 
 

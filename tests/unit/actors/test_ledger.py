@@ -179,9 +179,40 @@ def test_more_rows_than_may_wait_are_dropped_counted_and_told_once(rig: Rig) -> 
     stats = ledger.stats()
     assert stats.waiting + stats.dropped == 100
     assert stats.waiting <= 11
+    (told,) = rig.logged
+    assert told.startswith("WARNING 10 rows wait for the ledger")
     go.set()
     assert ledger.flush(WAIT)
-    assert len(store.kept()) + ledger.stats().dropped == 100
+    assert len(store.kept()) + (dropped := ledger.stats().dropped) == 100
+    rig.until(lambda: len(rig.logged) > 1)
+    assert rig.logged[1:] == [f"WARNING the ledger has dropped {dropped} rows that there was no room for"]
+
+
+def test_rows_that_are_dropped_while_the_store_fails_are_told_of_in_each_outage(rig: Rig) -> None:
+    broken = True
+
+    def fail() -> None:
+        if broken:
+            raise OSError("disk full")
+
+    store = Store(fail)
+    ledger = rig.ledger(store, batch_rows=1, max_rows=10)
+    for outage in range(2):
+        broken, before = True, len(rig.logged)
+        for number in range(100):
+            ledger.put(attempt(1000 * outage + number))
+        assert not ledger.flush(WAIT)
+        broken = False
+        assert ledger.flush(WAIT)
+        rig.until(lambda: "dropped" in rig.logged[-1])
+        told = [line[:30] for line in rig.logged[before:] if not line.startswith("DEBUG")]
+        assert sorted(told) == [
+            "INFO the ledger can be written",
+            "WARNING 10 rows wait for the l",
+            "WARNING the ledger cannot be w",
+            "WARNING the ledger has dropped",
+        ]
+    assert len(store.kept()) + ledger.stats().dropped == 200
 
 
 def test_a_hanging_store_holds_up_nobody_who_tells(rig: Rig) -> None:
