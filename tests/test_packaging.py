@@ -133,7 +133,9 @@ def test_the_packages_listed_are_those_of_the_tree() -> None:
 
 def test_the_package_here_has_every_file_of_the_tree_and_no_other() -> None:
     tree = {name for name, _ in files_of_the_tree()}
-    assert installed_files() == tree, "install again: pip install -e '.[all,dev]' -C editable_mode=strict"
+    assert installed_files() == tree, (
+        "install again: pip install -e '.[all,dev]' --config-settings editable_mode=strict"
+    )
 
 
 def test_a_wheel_brings_turnout_alone(wheel: zipfile.Path) -> None:
