@@ -16,7 +16,7 @@ from turnout.errors import (
 )
 from turnout.faults import Failure, Fault
 from turnout.invocation import Progress, Target
-from turnout.traces import behind_ours, is_being_handled, let_go_of_frames
+from turnout.traces import is_being_handled, let_go_of_frames, note_places
 
 #: Less time than this is not told of.
 _WORTH_TELLING_SECONDS: Final = 0.005
@@ -103,9 +103,9 @@ def failed_attempt(target: Target, failure: Failure, error: Exception) -> Failed
 
 
 def without_frames(error: BaseException) -> None:
-    """Let go of the frames that an error, and what is behind it, came through. A stream keeps the errors of its walk,
-    frames keep their callers, and a caller keeps its stream: one let go would never be collected, nor its connection
-    given back."""
+    """Let go of the frames that an error, and what is behind it, came through; the places stay, as notes. A stream
+    keeps the errors of its walk, frames keep their callers, and a caller keeps its stream: one let go would never be
+    collected, nor its connection given back."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -118,8 +118,8 @@ def without_frames(error: BaseException) -> None:
         if one is not error:
             # An SDK's own, which may hold all that the stream did.
             clear_frames(one.__traceback__)
-        # Those that it was caught in run still.
-        one.__traceback__ = behind_ours(one.__traceback__)
+        note_places(one)
+        one.__traceback__ = None
         waiting += [one.__cause__, one.__context__]
 
 

@@ -8,6 +8,8 @@ from types import FrameType, TracebackType
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
 
+_RAISED_IN = "Raised in:"
+
 
 def trace_of(error: BaseException) -> str:
     """The usual traceback, but for what could hold a key.
@@ -54,11 +56,19 @@ def let_go_of_frames(error: BaseException) -> None:
         trace = trace.tb_next
 
 
-def behind_ours(trace: TracebackType | None) -> TracebackType | None:
-    """What is left of a traceback without the frames of turnout's own at its beginning."""
-    while trace is not None and _is_ours(trace):
+def note_places(error: BaseException) -> None:
+    """Have an error say itself where it came through, but for turnout's own code: whoever has it may not keep its
+    frames. The source is not read."""
+    places: list[str] = []
+    trace = error.__traceback__
+    while trace is not None:
+        if not _is_ours(trace):
+            code = trace.tb_frame.f_code
+            places.append(f'  File "{code.co_filename}", line {trace.tb_lineno}, in {code.co_name}')
         trace = trace.tb_next
-    return trace
+    # Once: some raise the same one again and again.
+    if places and not any(note.startswith(_RAISED_IN) for note in getattr(error, "__notes__", ())):
+        error.add_note("\n".join([_RAISED_IN, *places]))
 
 
 def is_being_handled(error: BaseException) -> bool:

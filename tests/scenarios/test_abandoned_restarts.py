@@ -20,7 +20,7 @@ from turnout import (
 )
 from turnout.testing import FINISHED, ScriptedAdapters
 from turnout.testing.scripted import ScriptedStream
-from turnout.testing.simulator import Answer, KeepAliveComments
+from turnout.testing.simulator import Answer, Cut, KeepAliveComments, Reset, Status
 
 
 class Telling(ScriptedStream):
@@ -64,6 +64,38 @@ def test_an_abandoned_stream_that_was_started_over_is_closed_and_its_place_given
     assert router.stats().streams == 0
     # It had the only place at the second provider: this call waits for it.
     assert router.invoke(rig.chat(), timeout=5.0) == "next"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [Status(503), Reset(), Cut(0), Cut(2)],
+    ids=["refused", "reset", "cut before content", "cut after"],
+)
+@pytest.mark.parametrize("submitted", [False, True], ids=["invoke", "submit"])
+def test_a_stream_that_failed_over_within_the_sdk_and_is_let_go_by_its_function_is_given_back(
+    rig: Any, script: Any, submitted: bool
+) -> None:
+    sim = rig.simulate(a=script, b=Answer(text="B" * 20, chunks=20))
+    router = rig.router(
+        [rig.provider(sim, "a"), rig.provider(sim, "b", max_concurrency=1)],
+        policy=PreferencePolicy(),
+        on_restart=lambda restart: None,
+    )
+
+    def read_a_little() -> None:
+        # A variable: errors that keep their frames keep this one, and what it holds.
+        call = rig.chat(stream=True)
+        stream = router.submit(call).result() if submitted else router.invoke(call)
+        for _ in range(5):
+            next(stream)
+        assert [attempt.by.name for attempt in stream.report().attempts] == ["a"]
+
+    read_a_little()
+    gc.collect()
+
+    # The only place at the second provider.
+    assert "B" in str(list(router.invoke(rig.chat(stream=True), timeout=10.0)))
+    assert router.stats().streams == 0
 
 
 def test_an_on_restart_that_raises_stop_iteration_never_ends_the_stream_as_if_it_were_whole(rig: Any) -> None:
