@@ -22,6 +22,8 @@ _UNFIT: Final = (
     Fault.BAD_REQUEST,
     "gave an answer that does not fit the caller's types; correct its response_format or tools, or what it asks for",
 )
+#: Where the SDK makes the caller's types of an answer. Its neighbours decode what the provider sent.
+_PARSING: Final = ("openai.lib._parsing._completions", "openai.lib._parsing._responses")
 
 
 def of_parsing(error: Exception) -> tuple[Fault, str] | None:
@@ -35,7 +37,7 @@ def _came_of_parsing(error: BaseException) -> bool:
     """Whether the SDK raised it where it makes the caller's types of an answer."""
     trace = error.__traceback__
     while trace is not None:
-        if str(trace.tb_frame.f_globals.get("__name__", "")).startswith("openai.lib._parsing"):
+        if trace.tb_frame.f_globals.get("__name__") in _PARSING:
             return True
         trace = trace.tb_next
     return False

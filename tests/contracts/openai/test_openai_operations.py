@@ -1,5 +1,6 @@
 """Operations that answer in a way of their own: they send nothing yet, or hand out the SDK's raw responses."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -103,4 +104,17 @@ def test_arguments_for_the_callers_own_tool_that_are_no_json_are_the_callers_mat
     failure = failure_of(lambda: bench.adapter().invoke("chat.completions.parse", arguments))
     assert failure.fault is Fault.BAD_REQUEST
     assert "correct its response_format or tools" in str(failure)
+    assert "secret" not in str(failure)
+
+
+@pytest.mark.parametrize("bench", ["chat"], indirect=True)
+@pytest.mark.parametrize("data", [[], [{"object": "embedding", "index": 0, "embedding": "AAA="}]])
+def test_embeddings_that_the_sdk_cannot_decode_are_never_the_callers_matter(
+    bench: Any, data: list[Any], failure_of: FailureOf
+) -> None:
+    body = json.dumps({"object": "list", "model": "m", "data": data})
+    bench.play(Status(200, body=body, headers={"content-type": "application/json"}))
+    arguments = {"model": "m", "input": "secret"}
+    failure = failure_of(lambda: bench.adapter().invoke("embeddings.create", arguments))
+    assert FAULTS[failure.fault].then is Then.NEXT
     assert "secret" not in str(failure)
