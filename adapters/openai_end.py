@@ -8,8 +8,8 @@ from turnout.adapters.transport import LimitedTransport
 from turnout.adapters.wire import Watch
 from turnout.deadline import Limit
 
-#: A line of its own: inside JSON no line ends.
-_DONE: Final = re.compile(rb"\ndata: ?\[DONE\][ \r]*(?:\n|\Z)")
+#: A line of its own, perhaps the first, after a byte order mark: inside JSON no line ends.
+_DONE: Final = re.compile(rb"[\r\n](?:\xef\xbb\xbf)?data: ?\[DONE\] *(?P<end>[\r\n]|\Z)")
 #: The mark may come in pieces.
 _TAIL_BYTES: Final = 32
 
@@ -17,16 +17,20 @@ _TAIL_BYTES: Final = 32
 class EndWatch(Watch):
     """A Watch that looks for the provider's own end mark, ``done``. What came compressed cannot be told."""
 
-    __slots__ = ("_tail", "done")
+    __slots__ = ("_ended", "_tail", "done")
 
     def __init__(self, limit: Limit | None) -> None:
         super().__init__(limit)
         self._tail = b"\n"
+        self._ended = False
         self.done = False
 
     def note(self, part: bytes) -> None:
         whole = self._tail + part
-        self.done = self.done or _DONE.search(whole) is not None
+        mark = None if self._ended else _DONE.search(whole)
+        # What has not ended yet may be the beginning of another line.
+        self._ended = self._ended or (mark is not None and mark["end"] != b"")
+        self.done = self._ended or mark is not None
         self._tail = whole[-_TAIL_BYTES:]
 
 
