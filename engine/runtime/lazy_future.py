@@ -29,11 +29,19 @@ _Ended = tuple[str, Any, BaseException | None]
 
 class _Condition(threading.Condition):
     """Entered and left by its lock's own functions, in one step each. Those of the standard one are written in Python:
-    an interrupt between their steps leaves the lock taken for good."""
+    an interrupt between their steps leaves the lock taken for good. A wait that is interrupted has it again."""
 
     if not TYPE_CHECKING:
         __enter__ = property(lambda self: self._lock.__enter__)
         __exit__ = property(lambda self: self._lock.__exit__)
+
+        def wait(self, timeout: float | None = None) -> bool:
+            try:
+                return super().wait(timeout)
+            except BaseException:
+                if not self._is_owned():
+                    self.acquire()
+                raise
 
 
 class _Crowd:
