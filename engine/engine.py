@@ -216,6 +216,7 @@ class Engine:
     def _end(self, plant: Plant, end: float | None) -> None:
         try:
             self._is_ending = True
+            plant.runtime.workers.send_another()
             wait_for_all(self._pending, end)
             for future in list(self._pending.values()):
                 future.cancel()

@@ -2,10 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from turnout.errors import RouterBusyError
 from turnout.runtime.once import Once
 from turnout.runtime.strand import Strand, begin
+
+#: The longest that one who uses it waits for another who starts it.
+_START_SECONDS: Final = 1.0
 
 
 class ThreadOnDemand:
@@ -37,7 +41,10 @@ class ThreadOnDemand:
 
     def start(self) -> None:
         """Start it, unless it has started, or has ended. Raises ``RouterBusyError``."""
-        with self._starting:
+        if not self._starting.acquire(timeout=_START_SECONDS):
+            # Who starts it is held up, by a signal handler that waits for us perhaps. It goes on after that.
+            return
+        try:
             if self.started or self._is_starting or self._ended:
                 return
             self._is_starting = True
@@ -52,6 +59,8 @@ class ThreadOnDemand:
                 raise
             finally:
                 self._is_starting = False
+        finally:
+            self._starting.release()
 
     def may_begin_again(self) -> None:
         """Said by ``run`` where it could not do its work: the next use starts it anew."""

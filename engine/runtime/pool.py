@@ -157,6 +157,17 @@ class WorkerPool:
                     self._call_parked(searches=False)
         self._provide()
 
+    def send_another(self) -> None:
+        """Asked before a wait for tasks by who may be a signal handler, and may have interrupted one that was about to
+        send somebody to them: somebody else is sent."""
+        for thread in self._threads.copy():
+            if thread.is_held_up():
+                self._threads.discard(thread)
+                self._unborn.give()
+        # The other may have it in hand. One too many does no harm.
+        self._search.give()
+        self._provide()
+
     def stop(self, timeout_seconds: float) -> list[str]:
         """Let what is queued be done, then end every worker; the names of those still busy."""
         self._closing = True
@@ -166,14 +177,8 @@ class WorkerPool:
             if (left := end - time.monotonic()) <= 0.0:
                 break
             for thread in self._threads.copy():
-                held_up = thread.is_held_up()
-                if held_up or thread.ends_within(min(left, _LOOK_SECONDS)):
+                if thread.ends_within(min(left, _LOOK_SECONDS)):
                     self._threads.discard(thread)
-                if held_up:
-                    # Somebody else is sent for what it was to do.
-                    self._unborn.give()
-                    self._search.give()
-                    self._provide()
         return sorted(thread.name for thread in self._threads.copy())
 
     def dismiss(self) -> list[threading.Thread]:

@@ -76,6 +76,9 @@ class StageWorkers:
     def take_back(self) -> None:
         """Nothing to do: nobody is held up on a stage."""
 
+    def send_another(self) -> None:
+        """Nothing to do: nobody is interrupted on a stage."""
+
     def resize(self, max_workers: int) -> None:
         self.max_workers = max_workers
         self._look()

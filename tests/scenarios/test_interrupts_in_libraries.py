@@ -269,6 +269,55 @@ def test_a_close_in_a_signal_handler_ends_in_time_wherever_it_interrupts_a_submi
     assert interrupt_everywhere(submit) > 50
 
 
+@pytest.mark.parametrize("timeout", [None, WAIT], ids=["without a time", "timed"])
+def test_a_close_in_a_signal_handler_leaves_the_calls_of_other_threads_to_end(
+    rig: Any, stride: int, timeout: float | None
+) -> None:
+    def submit(signal: Signal) -> None:
+        router, others = built("answer", MemoryMetricsStore()), list[Any]()
+
+        def close() -> None:
+            # Others may wait for what this thread was about to start.
+            other = threading.Thread(target=lambda: others.append(router.submit(rig.chat(), timeout=timeout)))
+            other.start()
+            other.join(WAIT)
+            router.close(WAIT)
+
+        signal.handle = close
+        try:
+            with suppress(RouterClosedError), signal.armed():
+                router.submit(rig.chat(), timeout=timeout)
+        finally:
+            router.close(WAIT)
+        assert [future.result(0) for future in others] == ["answer"] * bool(signal.where)
+        assert no_thread_is_left()
+
+    assert interrupt_everywhere(submit, stride) > 50 // stride
+
+
+def test_an_interrupted_wait_is_told_as_an_interrupt() -> None:
+    def wait(signal: Signal) -> None:
+        future: Any = LazyFuture()
+        left = threading.Event()
+
+        def resolve() -> None:
+            while not (left.is_set() or (future._standing and future._condition._waiters)):
+                pass
+            future.resolve("answer", None)
+
+        other = threading.Thread(target=resolve)
+        other.start()
+        try:
+            with suppress(KeyboardInterrupt), signal.armed():
+                future.result(WAIT)
+        finally:
+            left.set()
+            other.join(WAIT)
+        assert future.result(0) == "answer"
+
+    assert interrupt_everywhere(wait) > 20
+
+
 def test_an_interrupted_batch_leaves_no_thread_behind(rig: Any, stride: int) -> None:
     line = {
         "custom_id": "1",
