@@ -72,7 +72,8 @@ class Circuit:
     """``open_until`` is an instant of the router's monotonic clock. ``since`` is the first epoch in which this state
     could be seen: what began in an earlier one is late and proves nothing about it. ``outage`` lasts from the first
     bench to the first success after it, over all benches between; ``growth`` is what its failed probes have made of
-    the cooldowns. ``opened`` stays true while half-open."""
+    the cooldowns. ``opened`` stays true while half-open. ``probes`` are out since it is; ``late`` are those of earlier
+    benches, which keep others from probing beside them."""
 
     opened: bool = False
     disabled: bool = False
@@ -82,6 +83,7 @@ class Circuit:
     outage: bool = False
     growth: float = 1.0
     probes: tuple[Permit, ...] = ()
+    late: tuple[Permit, ...] = ()
     last_failure: Failure | None = None
 
     @property
@@ -109,14 +111,18 @@ class Circuit:
             case State.OPEN:
                 return self.open_until
             case State.HALF_OPEN:
-                lapsing = [permit.expires_at for permit in self.probes if permit.expires_at > now]
+                lapsing = [permit.expires_at for permit in self.permits if permit.expires_at > now]
                 return now if len(lapsing) < probes_at_most else min(lapsing)
             case State.DISABLED:
                 return math.inf
 
+    @property
+    def permits(self) -> tuple[Permit, ...]:
+        """Those that were given and have not come back, lapsed or not."""
+        return self.probes + self.late
+
     def probes_out(self, now: float) -> int:
-        """Permits that were given and have not come back."""
-        return sum(permit.expires_at > now for permit in self.probes)
+        return sum(permit.expires_at > now for permit in self.permits)
 
     def lets(self, permit: int, now: float) -> bool:
         """Whether who was given the permit of this number may still go."""
@@ -149,21 +155,28 @@ def with_permit(
         return circuit
     if circuit.probes_out(now) >= thresholds.half_open_probes:
         return circuit
-    out = tuple(one for one in circuit.probes if one.expires_at > now)
-    return replace(circuit, probes=(*out, permit))
+    probes, late = (
+        tuple(one for one in out if one.expires_at > now) for out in (circuit.probes, circuit.late)
+    )
+    return replace(circuit, probes=(*probes, permit), late=late)
 
 
 def renewed(circuit: Circuit, permit: Permit) -> Circuit:
     """The circuit with the life of a permit that is out prolonged. One in whose place there is another stays lapsed."""
-    out = tuple(permit if one.number == permit.number else one for one in circuit.probes)
-    return circuit if out == circuit.probes else replace(circuit, probes=out)
+    probes, late = (
+        tuple(permit if one.number == permit.number else one for one in out)
+        for out in (circuit.probes, circuit.late)
+    )
+    return circuit if probes + late == circuit.permits else replace(circuit, probes=probes, late=late)
 
 
 def without_permit(circuit: Circuit, number: int) -> Circuit:
     """The circuit with a permit given back by a probe that proved nothing: cancelled, or the caller's own mistake. The
     next who comes may probe."""
-    left = tuple(one for one in circuit.probes if one.number != number)
-    return circuit if len(left) == len(circuit.probes) else replace(circuit, probes=left)
+    probes, late = (
+        tuple(one for one in out if one.number != number) for out in (circuit.probes, circuit.late)
+    )
+    return circuit if probes + late == circuit.permits else replace(circuit, probes=probes, late=late)
 
 
 def after_failure(
@@ -190,7 +203,15 @@ def after_failure(
     if effect is Effect.NONE or circuit.disabled:
         return circuit
     if effect is Effect.DISABLE:
-        return replace(circuit, disabled=True, outage=True, since=epoch, probes=(), last_failure=failure)
+        return replace(
+            circuit,
+            disabled=True,
+            outage=True,
+            since=epoch,
+            probes=(),
+            late=circuit.permits,
+            last_failure=failure,
+        )
     if effect is Effect.COUNT:
         if not probed and (circuit.opened or began_epoch < circuit.since):
             return circuit
@@ -221,13 +242,18 @@ def after_failure(
         since=epoch,
         outage=True,
         probes=(),
+        late=circuit.permits,
         last_failure=failure,
     )
 
 
 def after_success(circuit: Circuit, began_epoch: int, permit: int | None = None) -> Circuit:
-    """The circuit after a successful attempt that began in ``began_epoch``. An open one is closed by a probe alone."""
-    if circuit.disabled or (circuit.opened and not _is_word_of_probe(circuit, began_epoch, permit)):
+    """The circuit after a successful attempt that began in ``began_epoch``. An open one is closed by a probe alone; of
+    a closed one, an attempt that began before it stood so says nothing."""
+    word = _is_word_of_probe(circuit, began_epoch, permit)
+    if permit is not None:
+        circuit = without_permit(circuit, permit)
+    if circuit.disabled or not (word if circuit.opened else began_epoch >= circuit.since):
         return circuit
     # `since` stays: a failure that began beside this success, after the bench, is news of its own and not late.
     return Circuit(since=circuit.since)

@@ -90,8 +90,9 @@ class CircuitMachine(RuleBasedStateMachine):
 
     @rule(lateness=st.integers(0, 3))
     def an_attempt_succeeds(self, lateness: int) -> None:
-        self.circuit = after_success(self.circuit, max(self.epoch - lateness, 0))
-        if self.state is State.CLOSED:
+        began = max(self.epoch - lateness, 0)
+        self.circuit = after_success(self.circuit, began)
+        if self.state is State.CLOSED and began >= self.opened_in:
             self.failures = 0
         self.epoch += 1
 
@@ -102,7 +103,8 @@ class CircuitMachine(RuleBasedStateMachine):
         began = self.probing.pop(number)
         self.circuit = after_success(self.circuit, began, number)
         self.epoch += 1
-        if self.state is State.CLOSED or (not self.disabled and began >= self.opened_in):
+        self.permits.pop(number, None)
+        if not self.disabled and began >= self.opened_in:
             self.benched_until, self.failures, self.failed_probes, self.permits = None, 0, 0, {}
             self.benched_for = None
 
@@ -137,7 +139,7 @@ class CircuitMachine(RuleBasedStateMachine):
         if self.disabled or effect is Effect.NONE:
             return
         if effect is Effect.DISABLE:
-            self.disabled, self.permits = True, {}
+            self.disabled = True
             return
         if effect is Effect.COUNT:
             if late and not probed:
@@ -156,7 +158,7 @@ class CircuitMachine(RuleBasedStateMachine):
                 self.benched_until, self.benched_for = until, effect
             return
         self.benched_until, self.benched_for = max(until, self.benched_until or NEVER), effect
-        self.opened_in, self.permits = self.epoch, {}
+        self.opened_in = self.epoch
 
     def _news(self, effect: Effect, asked: float | None) -> float:
         obeyed = min(asked, RULES.max_retry_after_seconds) if asked is not None and asked > 0 else None

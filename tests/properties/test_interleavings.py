@@ -267,7 +267,7 @@ def everything_ended(this: Play) -> None:
         assert target.pace is None or len(target.pace.free) == 1, f"{target.provider_id} has lost its slot"
     assert not any(provider.in_flight for provider in this.providers.values())
     for name, circuit in this.engine.plant.health.snapshot.circuits.items():
-        assert circuit.probes == (), f"{name} has lost a permit"
+        assert circuit.permits == (), f"{name} has lost a permit"
 
 
 def records_are_exact(this: Play) -> None:
@@ -291,14 +291,18 @@ def few_probe_at_once(this: Play) -> None:
     for attempt, called, ended in this.calls:
         circuit = this.history[attempt.epoch].circuits[attempt.provider_id]
         if circuit.opened:
-            probes.append((attempt, circuit.since, called, ended))
-    for probe, since, called, _ in probes:
+            probes.append((attempt, called, ended))
+    for probe, called, _ in probes:
         beside = [
             other
-            for other, opened_in, begun, ended in probes
-            # After a reset the provider is new, and who probes it still is late.
-            if (other.by, opened_in) == (probe.by, since)
+            for other, begun, ended in probes
+            if other.by == probe.by
             and begun <= called < ended
+            # Once it closed, or was reset, who probes it still is late.
+            and all(
+                this.history[epoch].circuits[probe.provider_id].opened
+                for epoch in range(other.epoch, probe.epoch)
+            )
             # A permit lapses some time after its attempt should have ended, made or not.
             and abs(_began(this, probe) - _began(this, other)) < TIMEOUT_SECONDS
         ]

@@ -206,7 +206,7 @@ def test_an_interrupted_probe_leaves_no_permit_behind(rig: Any, stride: int) -> 
     def answered() -> Any:
         clock.advance(1000.0)
         answer = router.invoke(rig.chat())
-        assert [circuit.probes for circuit in router._engine.plant.health.snapshot.circuits.values()] == [
+        assert [circuit.permits for circuit in router._engine.plant.health.snapshot.circuits.values()] == [
             (),
             (),
         ]

@@ -220,8 +220,9 @@ def test_a_probe_fails_whose_permit_lapsed_while_it_was_made() -> None:
     again = failed(pruned, Fault.TIMEOUT, now=80, began=10, permit=1)
     assert (again.state_at(80), again.open_until, again.probes) == (State.OPEN, 200, ())
     # And the other is late, whatever it finds.
-    assert failed(again, Fault.TIMEOUT, now=81, began=11, epoch=101, permit=2) is again
-    assert after_success(again, 11, 2) is again
+    ended = without_permit(again, 2)
+    assert failed(again, Fault.TIMEOUT, now=81, began=11, epoch=101, permit=2) == ended
+    assert after_success(again, 11, 2) == ended
 
 
 def test_a_probe_of_an_earlier_bench_proves_nothing() -> None:
@@ -229,6 +230,27 @@ def test_a_probe_of_an_earlier_bench_proves_nothing() -> None:
     probed = with_permit(again, Permit(2, 999.0), 181, RULES)
     assert after_success(probed, 19, 1) is probed
     assert failed(probed, Fault.TIMEOUT, now=182, began=19, permit=1) is probed
+
+
+def test_a_probe_that_is_still_out_after_another_failed_keeps_its_place() -> None:
+    rules = Thresholds(half_open_probes=2)
+    both = with_permit(half_open(rules=rules), Permit(2, 999.0), 60.0, rules)
+    again = failed(both, Fault.TIMEOUT, now=61, permit=1, rules=rules)
+    assert (again.probes_out(61), again.lets(2, 61)) == (1, False)
+    third = with_permit(again, Permit(3, 999.0), 181, rules)
+    assert third.probes_out(181) == 2
+    assert third.lets(3, 181)
+    assert with_permit(third, Permit(4, 999.0), 181, rules) is third
+    assert renewed(third, Permit(2, 2000.0)).probes_out(1500.0) == 1
+    assert failed(third, Fault.AUTH, now=182, permit=3, rules=rules).probes_out(182) == 1
+    assert with_permit(without_permit(third, 2), Permit(4, 999.0), 181, rules).probes_out(181) == 2
+
+
+def test_a_success_of_before_the_bench_says_nothing_of_a_circuit_that_has_closed_since() -> None:
+    closed = after_success(half_open(), 10, 1)
+    counted = failed(closed, Fault.TIMEOUT, now=62, began=10)
+    assert after_success(counted, closed.since - 1) is counted
+    assert after_success(counted, 10).clean
 
 
 def test_a_late_probe_that_fails_beside_the_one_that_closed_counts_once_like_any_other() -> None:
