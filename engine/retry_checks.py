@@ -6,7 +6,8 @@ from dataclasses import fields
 from typing import Any, Final
 
 from turnout.config import ProviderConfig
-from turnout.errors import ConfigError
+from turnout.errors import ConfigError, ProviderConnectionError
+from turnout.faults import Fault
 from turnout.policies.retry import (
     RetryPolicy,
     RetryProviderScope,
@@ -19,6 +20,8 @@ Given = RetryPolicy | Mapping[str, Any] | bool | None
 _FIELDS: Final = frozenset(field.name for field in fields(SameProviderRetryPolicy))
 _WRITABLE: Final = ", ".join(field.name for field in fields(SameProviderRetryPolicy) if field.name != "wait")
 _MISSING: Final = object()
+#: For a wait that looks at what an attempt ended in.
+_EXAMPLE: Final = ProviderConnectionError("an example", fault=Fault.CONNECTION)
 
 
 def retries_of(configs: Sequence[ProviderConfig], common: Given) -> dict[str, RetryPolicy]:
@@ -94,7 +97,7 @@ def _check_wait(policy: Any, where: str) -> None:
             f"{where}: wait must be one of tenacity's, as wait_random_exponential(max=10), not {wait!r}"
         )
     try:
-        seconds = seconds_of(wait, 1)
+        seconds = seconds_of(wait, 1, _EXAMPLE)
     except Exception as error:
         raise ConfigError(
             f"{where}: wait must give a number of seconds; it raised {type(error).__name__}"

@@ -61,7 +61,7 @@ class Retries:
         if not _wants(policy, context):
             return False
         pause = pause_seconds(
-            _wait(policy, made),
+            _wait(policy, made, error),
             failure.retry_after_seconds,
             _number(policy, "max_wait_seconds", _LONGEST_WAIT_SECONDS),
         )
@@ -109,11 +109,12 @@ def _number(policy: RetryPolicy, name: str, default: float) -> float:
     return number
 
 
-def _wait(policy: RetryPolicy, made: int) -> float:
-    """What the policy's wait, one of tenacity's, says before the retry that follows ``made`` attempts."""
+def _wait(policy: RetryPolicy, made: int, failed: BaseException) -> float:
+    """What the policy's wait, one of tenacity's, says before the retry that follows ``made`` attempts and the last
+    one's error."""
     try:
         wait = getattr(policy, "wait", None)
-        seconds = 0.0 if wait is None else seconds_of(wait, made)
+        seconds = 0.0 if wait is None else seconds_of(wait, made, failed)
     except Exception as error:
         logger.warning("the wait of {} raised {!r}; none is made", type(policy).__name__, error)
         return 0.0

@@ -19,14 +19,16 @@ _TRANSIENT: Final = frozenset({Fault.TIMEOUT, Fault.CONNECTION, Fault.SERVER_ERR
 Wait = Callable[[Any], float]
 
 
-def seconds_of(wait: Wait, made: int) -> float:
-    """How long ``wait`` says to wait before the retry that follows ``made`` attempts. Raises what it raises, and where
-    it gives no number."""
+def seconds_of(wait: Wait, made: int, error: BaseException) -> float:
+    """How long ``wait`` says to wait before the retry that follows ``made`` attempts, the last of which ended in
+    ``error``. Raises what it raises, and where it gives no number."""
     # Imported here: tenacity brings asyncio, which a router without retries does not need.
     from tenacity import RetryCallState, Retrying
 
     state = RetryCallState(Retrying(), None, (), {})
     state.attempt_number = made
+    # Without its frames: what tenacity makes of it may be kept by a wait of the user's own.
+    state.set_exception((type(error), error, None))
     seconds: object = wait(state)
     if isinstance(seconds, bool | str):
         raise TypeError(f"{seconds!r} is no number of seconds")

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tenacity import wait_fixed
+from tenacity import wait_exception, wait_fixed
 
 from turnout import (
     DeadlineExceededError,
@@ -115,6 +115,25 @@ def test_a_wait_holds_no_worker_and_ends_by_the_clock(rig: Any) -> None:
     assert not waits.done()
     clock.advance(0.1)
     assert waits.result(30) == "again"
+
+
+def test_a_wait_may_look_at_what_the_attempt_ended_in(rig: Any) -> None:
+    clock, asked = ManualClock(), list[BaseException]()
+
+    def five_seconds(error: BaseException) -> float:
+        asked.append(error)
+        return 5.0
+
+    adapters = ScriptedAdapters({"a": [failed := down(), "again"]})
+    router = rig.scripted(
+        adapters, "a", clock=clock, retry_policy=SameProviderRetryPolicy(wait=wait_exception(five_seconds))
+    )
+    waits = router.submit(rig.chat())
+    while not waits.done():
+        clock.advance(5.0)
+    assert waits.result(0) == "again"
+    # Before any call, whether it gives seconds at all.
+    assert asked[1:] == [failed]
 
 
 def test_a_wait_is_cut_by_a_cancel(rig: Any) -> None:
