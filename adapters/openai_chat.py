@@ -40,7 +40,7 @@ class ChatStream(WatchedStream):
             # Of a known shape it is a remark; the events of pictures and transcripts have usage and no choices, too.
             named = getattr(chunk, "model_fields_set", ())
             remark = self._known and (usage is not None or "choices" in named)
-            return not remark and self._strange_chunk()
+            return not remark and self._strange_chunk(chunk)
         self._readable = True
         says = False
         for choice in choices:

@@ -12,20 +12,27 @@ from turnout.deadline import Limit
 _DONE: Final = re.compile(rb"[\r\n](?:\xef\xbb\xbf)?data: ?\[DONE\] *(?P<end>[\r\n]|\Z)")
 #: The mark may come in pieces.
 _TAIL_BYTES: Final = 32
+#: The longest JSON object that is looked at in place of a stream.
+_BODY_BYTES: Final = 65_536
 
 
 class EndWatch(Watch):
-    """A Watch that looks for the provider's own end mark, ``done``. What came compressed cannot be told."""
+    """A Watch that looks for the provider's own end mark, ``done``, and keeps a ``body`` that may be a JSON object in
+    place of a stream; None where it is none. What came compressed cannot be told."""
 
-    __slots__ = ("_ended", "_tail", "done")
+    __slots__ = ("_ended", "_tail", "body", "done")
 
     def __init__(self, limit: Limit | None) -> None:
         super().__init__(limit)
         self._tail = b"\n"
         self._ended = False
         self.done = False
+        self.body: bytes | None = b""
 
     def note(self, part: bytes) -> None:
+        if self.body is not None:
+            body = self.body + part
+            self.body = body if body.lstrip()[:1] in (b"", b"{") and len(body) <= _BODY_BYTES else None
         whole = self._tail + part
         mark = None if self._ended else _DONE.search(whole)
         # What has not ended yet may be the beginning of another line.

@@ -40,7 +40,7 @@ class ResponsesStream(WatchedStream):
         kind = getattr(event, "type", None)
         if not isinstance(kind, str):
             self._refuse_error(event)
-            return self._strange_chunk()
+            return self._strange_chunk(event)
         if not kind.startswith("response.") and getattr(event, "object", None) == "error":
             # Its type is then the error's own.
             self._refuse_error(event)

@@ -1,11 +1,14 @@
 """A watched SDK stream: the SDK's own chunks, and what they say of the answer's end."""
 
 import contextlib
+import json
 import os
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
+
+from pydantic import BaseModel
 
 from turnout.adapters.contract import NormalizedStream
 from turnout.adapters.openai_awaited import Awaited
@@ -164,6 +167,7 @@ class WatchedStream(NormalizedStream):
             return
         if not self._over_anyway(None):
             self._seam.raise_if_ended(self._watch, self._seconds, self._awaited)
+            self._refuse_body()
         if self._strange and not self._readable:
             self._ran_out = self._content = True
             self._on_unreadable()
@@ -181,14 +185,26 @@ class WatchedStream(NormalizedStream):
             self._ran_out = True
         return self.completed
 
-    def _strange_chunk(self) -> bool:
+    def _strange_chunk(self, chunk: Any) -> bool:
         """Note a chunk of no known shape: content, unless others of the stream could be read, or should be."""
+        if self._known and not isinstance(chunk, BaseModel):
+            # JSON, but no object: nobody could read a field of it.
+            raise json.JSONDecodeError("a chunk is no object", "", 0)
         self._strange = True
         return not self._readable and not self._known
 
     def _refuse_error(self, chunk: Any) -> None:
         """Raise what a chunk declares in a shape that the SDK lets pass, where chunks should have another."""
         if self._known and (error := error_in(chunk)) is not None:
+            raise self._seam.declared(error)
+
+    def _refuse_body(self) -> None:
+        """Raise what an answer declares that is no stream, and that the SDK read over."""
+        body: object = None
+        if self._watch.body:
+            with contextlib.suppress(ValueError):
+                body = json.loads(self._watch.body)
+        if (error := error_in(body)) is not None:
             raise self._seam.declared(error)
 
     def _end(self) -> None:

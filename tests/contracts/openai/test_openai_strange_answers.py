@@ -132,10 +132,21 @@ def test_a_choice_that_finished_with_an_error_is_its_providers_failure(
     assert "the answer ended" in str(failure)
 
 
-@pytest.mark.parametrize("strange", [{"word": "hi"}, None, "boom", [], 5])
-def test_a_stream_of_no_known_shape_is_whole_at_its_end_and_told_of_once(
-    bench: Any, strange: Any, warnings_told: list[str]
+@pytest.mark.parametrize("event", [None, "boom", [], 5])
+@pytest.mark.parametrize("end", [(), (DONE,)], ids=["closed", "done"])
+def test_an_event_that_is_json_and_no_object_is_malformed(
+    bench: Any, event: Any, end: tuple[str, ...], failure_of: FailureOf
 ) -> None:
+    bench.play(events(opening(bench), event, *end))
+    failure = failure_of(lambda: list(bench.stream()))
+    assert failure.fault is Fault.STREAM_INTERRUPTED
+    assert "malformed chunk" in str(failure)
+
+
+def test_a_stream_of_no_known_shape_is_whole_at_its_end_and_told_of_once(
+    bench: Any, warnings_told: list[str]
+) -> None:
+    strange = {"word": "hi"}
     bench.play([events(strange, strange), events(strange, strange, DONE)])
     adapter = bench.adapter()
     for stream in (bench.stream(adapter), bench.stream(adapter)):
@@ -169,6 +180,21 @@ def test_strange_events_before_those_of_an_answer_are_no_content(bench: Any) -> 
 def whole(body: object) -> Status:
     """A whole answer."""
     return Status(200, body=json.dumps(body), headers=JSON)
+
+
+@errors
+def test_an_error_in_place_of_a_stream_is_the_error_that_it_declares(
+    bench: Any, name: str, failure_of: FailureOf
+) -> None:
+    bench.play(whole(ERRORS[name][0]))
+    assert_declared(failure_of(lambda: list(bench.stream())), name, bench)
+
+
+def test_a_whole_answer_in_place_of_a_stream_is_cut_short(bench: Any) -> None:
+    bench.play(whole({"id": "c", "choices": [], "output": []}))
+    stream = bench.stream()
+    assert list(stream) == []
+    assert not stream.completed
 
 
 @errors
