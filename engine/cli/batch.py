@@ -13,7 +13,7 @@ from rich.console import Console
 
 from turnout.batch import OutputFile, run_batch
 from turnout.cli.batch_view import BatchView
-from turnout.cli.exits import FAILED, INTERRUPTED
+from turnout.cli.exits import FAILED, INTERRUPTED, comes_of_ctrl_c, stop_if_pressed
 from turnout.cli.log import log_to
 from turnout.cli.sdk import load_sdk
 from turnout.config import PoolConfig, ProviderConfig
@@ -30,6 +30,7 @@ def run_batch_command(source: Path, config: Path, out: Path, workers: int | None
     """Run it, show it on stderr, and give back the exit code. Raises ``ConfigError`` where nothing can be run."""
     console = Console(stderr=True)
     load_sdk()
+    stop_if_pressed()
     with _input(source) as (lines, total):
         live = console.is_interactive and not (out == _STANDARD and sys.stdout.isatty())
         view = BatchView(console, total, live=live)
@@ -41,16 +42,21 @@ def run_batch_command(source: Path, config: Path, out: Path, workers: int | None
                 view,
             ):
                 counts = run_batch(
-                    router, lines, output.write, answered_before=output.answered, on_line=view.line_ended
+                    router,
+                    _until_pressed(lines),
+                    output.write,
+                    answered_before=output.answered,
+                    on_line=view.line_ended,
                 )
-        except KeyboardInterrupt:
-            view.say(f"Stopped: {view.summary()}; what is done is kept{_how_to_go_on(out)}.")
-            return INTERRUPTED
-        except OSError as error:
-            view.say(
-                f"Stopped: {_trouble(error)}; {view.summary()}; what is done is kept{_how_to_go_on(out)}."
-            )
-            return FAILED
+        except BaseException as error:
+            done = f"{view.summary()}; what is done is kept{_how_to_go_on(out)}."
+            if comes_of_ctrl_c(error):
+                view.say(f"Stopped: {done}")
+                return INTERRUPTED
+            if isinstance(error, OSError):
+                view.say(f"Stopped: {_trouble(error)}; {done}")
+                return FAILED
+            raise
     where = "" if out == _STANDARD else f"; the lines are in {out}"
     view.say(f"{view.summary()}{where}")
     return FAILED if counts.failed or counts.invalid else 0
@@ -81,6 +87,13 @@ def _input(source: Path) -> Iterator[tuple[BinaryIO, int | None]]:
         except OSError as error:
             raise ConfigError(f"{source} cannot be read: {error.strerror}") from error
         yield file, total
+
+
+def _until_pressed(lines: BinaryIO) -> Iterator[bytes]:
+    """Each line, while nobody has pressed Ctrl-C."""
+    for line in lines:
+        stop_if_pressed()
+        yield line
 
 
 def _count_lines(file: BinaryIO) -> int:

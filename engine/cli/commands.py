@@ -61,7 +61,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Decides which calls the providers fail.")] = 1,
 ) -> None:
     require("turnout demo", ("openai", "duckdb", "h11"))
-    with ending_at_ctrl_c(), _refusing("turnout demo"):
+    with _refusing("turnout demo"), ending_at_ctrl_c():
         from turnout.cli.demo import run_demo
 
         code = run_demo(calls, database, seed)
@@ -87,7 +87,7 @@ def batch(
     ] = False,
 ) -> None:
     require("turnout batch", ("openai",))
-    with ending_at_ctrl_c(), _refusing("turnout batch"):
+    with _refusing("turnout batch"), ending_at_ctrl_c():
         from turnout.cli.batch import run_batch_command
 
         code = run_batch_command(source, config, out, workers, resume=resume)
@@ -101,6 +101,7 @@ def simulate(
     ] = 8808,
 ) -> None:
     require("turnout simulate", ("h11",))
-    from turnout.cli.simulate import run_simulator
+    with ending_at_ctrl_c():
+        from turnout.cli.simulate import run_simulator
 
-    run_simulator(port)
+        run_simulator(port)

@@ -16,10 +16,10 @@ from turnout.cli.demo_board import Board
 from turnout.cli.demo_calls import CALLERS, Callers, questions
 from turnout.cli.demo_providers import PROTOCOLS, configured, simulated
 from turnout.cli.demo_view import DemoView, query_line, summary
-from turnout.cli.exits import FAILED, INTERRUPTED
+from turnout.cli.exits import FAILED, INTERRUPTED, comes_of_ctrl_c, stop_if_pressed
 from turnout.cli.log import log_to
 from turnout.cli.pace import Pace
-from turnout.cli.sdk import load_sdk
+from turnout.cli.sdk import load_duckdb, load_sdk
 from turnout.errors import StorageError, ThreadsStillRunningError
 from turnout.router import ProviderRouter
 from turnout.storage.duckdb import DuckDBMetricsStore
@@ -40,7 +40,9 @@ def run_demo(calls: int, database: Path | None, seed: int) -> int:
     with log_to(view.note, "INFO"), _ledger(database, view) as store:
         try:
             seconds = _run(board, view, store, calls, seed)
-        except KeyboardInterrupt:
+        except BaseException as error:
+            if not comes_of_ctrl_c(error):
+                raise
             view.say(f"Stopped: {board.answered} of {calls} calls were answered, {len(board.failed)} failed.")
             _tell_of(store, began, view)
             return INTERRUPTED
@@ -66,10 +68,12 @@ def _run(board: Board, view: DemoView, store: DuckDBMetricsStore | None, calls: 
         with view:
             view.draw(router.health_report(), "loading the openai SDK")
             load_sdk()
+            stop_if_pressed()
             pace = Pace(monotonic)
             try:
                 callers.start()
                 while board.ended < calls:
+                    stop_if_pressed()
                     with suppress(Empty):
                         board.add(callers.ended.get(timeout=_DRAW_SECONDS))
                         pace.step()
@@ -106,9 +110,12 @@ def _router(
 def _ledger(database: Path | None, view: DemoView) -> Iterator[DuckDBMetricsStore | None]:
     """The store, opened; None where that cannot be, which is said."""
     store = DuckDBMetricsStore(database)
+    load_duckdb()
     try:
         store.query_recent(since=datetime.now(UTC))
     except StorageError as error:
+        # The interrupt may be what it failed of.
+        stop_if_pressed()
         view.say(f"No ledger: {error}. The calls are made all the same.")
         yield None
         return

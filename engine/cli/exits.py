@@ -22,24 +22,71 @@ def ending_at_ctrl_c() -> Iterator[None]:
     """Make an interrupt that nobody else deals with a short word and an exit code."""
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not comes_of_ctrl_c(error):
+            raise
+        # Python ends by the signal, not with this code, if the interrupt has come through exec() of a text, as those
+        # do that make a dataclass; the next such text lets it forget that.
+        exec("")
         print("Stopped.", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
+
+
+def comes_of_ctrl_c(error: BaseException) -> bool:
+    """Whether an exception is the interrupt, or what a library made of it: any that comes after a press is."""
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    taken = _taken()
+    return taken is not None and taken.presses > 0 and isinstance(error, Exception)
+
+
+def stop_if_pressed() -> None:
+    """Raise the interrupt again where work goes on after it: what is raised in some callbacks (a weak reference's, say)
+    Python drops. Not for the orderly end, which is not to be interrupted."""
+    taken = _taken()
+    if taken is not None and taken.presses > 0:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def holding_ctrl_c() -> Iterator[None]:
+    """Have an interrupt wait for the end of what would come to harm by it."""
+    taken = _taken()
+    if taken is None:
+        yield
+        return
+    taken.held = True
+    try:
+        yield
+    finally:
+        taken.held = False
+    stop_if_pressed()
 
 
 def end_orderly_at_ctrl_c() -> None:
     """Take one Ctrl-C for the end of the work, and a second one for impatience: what is done is kept first, within
     seconds. A third one ends the process where it stands."""
-    pressed = 0
-
-    def press(signum: int, frame: object) -> None:
-        nonlocal pressed
-        pressed += 1
-        if pressed == 1:
-            raise KeyboardInterrupt
-        if pressed > _IMPATIENT_PRESSES:
-            os._exit(INTERRUPTED)
-
     # Stays until the process ends: the engine's own end at exit is part of what is not to be interrupted.
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, press)
+        signal.signal(signal.SIGINT, _CtrlC())
+
+
+class _CtrlC:
+    """The handler of SIGINT, which counts; it is found again as that handler."""
+
+    def __init__(self) -> None:
+        self.presses = 0
+        self.held = False
+
+    def __call__(self, signum: int, frame: object) -> None:
+        self.presses += 1
+        if self.presses == 1 and not self.held:
+            raise KeyboardInterrupt
+        if self.presses > _IMPATIENT_PRESSES:
+            os._exit(INTERRUPTED)
+
+
+def _taken() -> _CtrlC | None:
+    """The handler, where Ctrl-C is taken by this module."""
+    handler = signal.getsignal(signal.SIGINT)
+    return handler if isinstance(handler, _CtrlC) else None

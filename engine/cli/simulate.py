@@ -1,11 +1,11 @@
 """`turnout simulate`: the provider simulator in the foreground, until Ctrl-C."""
 
-import contextlib
 import os
 import queue
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from turnout.cli.exits import comes_of_ctrl_c, stop_if_pressed
 from turnout.testing.simulator import (
     Answer,
     Cut,
@@ -80,10 +80,13 @@ def run_simulator(
         why = os.strerror(error.errno) if error.errno else str(error)
         raise SystemExit(f"cannot listen on port {port} ({why}); choose another one") from error
     try:
-        with contextlib.suppress(KeyboardInterrupt):
-            _introduce(out, simulator, told)
-            while True:
-                _show_next(out, ended)
+        _introduce(out, simulator, told)
+        while True:
+            stop_if_pressed()
+            _show_next(out, ended)
+    except BaseException as error:
+        if not comes_of_ctrl_c(error):
+            raise
     finally:
         simulator.stop()
     out.print("Stopped.", highlight=False)
