@@ -13,7 +13,7 @@ from rich.console import Console
 
 from turnout.batch import OutputFile, run_batch
 from turnout.cli.batch_view import BatchView
-from turnout.cli.exits import FAILED, INTERRUPTED, comes_of_ctrl_c, stop_if_pressed
+from turnout.cli.exits import FAILED, INTERRUPTED, UNREAD, comes_of_ctrl_c, stop_if_pressed
 from turnout.cli.log import log_to
 from turnout.cli.sdk import load_sdk
 from turnout.config import PoolConfig, ProviderConfig
@@ -68,7 +68,7 @@ def _how_to_go_on(out: Path) -> str:
 
 def _trouble(error: OSError) -> str:
     if error.errno == errno.EPIPE:
-        return "nobody reads the output any more"
+        return UNREAD
     return f"reading or writing failed: {error.strerror or error}"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from turnout.cli import texts
-from turnout.cli.exits import USAGE, ending_at_ctrl_c
+from turnout.cli.exits import USAGE, ending_at_ctrl_c, ending_unread
 from turnout.cli.extras import require
 from turnout.config import MOST_WORKERS
 from turnout.errors import ConfigError
@@ -61,7 +61,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Decides which calls the providers fail.")] = 1,
 ) -> None:
     require("turnout demo", ("openai", "duckdb", "h11"))
-    with _refusing("turnout demo"), ending_at_ctrl_c():
+    with ending_unread(), _refusing("turnout demo"), ending_at_ctrl_c():
         from turnout.cli.demo import run_demo
 
         code = run_demo(calls, database, seed)
@@ -101,7 +101,7 @@ def simulate(
     ] = 8808,
 ) -> None:
     require("turnout simulate", ("h11",))
-    with ending_at_ctrl_c():
+    with ending_unread(), ending_at_ctrl_c():
         from turnout.cli.simulate import run_simulator
 
         run_simulator(port)

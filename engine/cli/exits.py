@@ -1,11 +1,11 @@
-"""How the command ends: its exit codes, 0 being success, and Ctrl-C."""
+"""How the command ends: its exit codes, 0 being success, Ctrl-C, and output that nobody reads."""
 
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 #: Something that was asked for did not come about.
@@ -14,6 +14,7 @@ FAILED: Final = 1
 USAGE: Final = 2
 #: Ctrl-C, as shells count it.
 INTERRUPTED: Final = 130
+UNREAD: Final = "nobody reads the output any more"
 _IMPATIENT_PRESSES: Final = 2
 
 
@@ -28,8 +29,20 @@ def ending_at_ctrl_c() -> Iterator[None]:
         # Python ends by the signal, not with this code, if the interrupt has come through exec() of a text, as those
         # do that make a dataclass; the next such text lets it forget that.
         exec("")
-        print("Stopped.", file=sys.stderr)
+        _drop_unread()
+        _say("Stopped.")
         raise SystemExit(INTERRUPTED) from None
+
+
+@contextmanager
+def ending_unread() -> Iterator[None]:
+    """Make the end of a pipe's reader a short word and an exit code."""
+    try:
+        yield
+    except BrokenPipeError:
+        _drop_unread()
+        _say(f"Stopped: {UNREAD}.")
+        raise SystemExit(FAILED) from None
 
 
 def comes_of_ctrl_c(error: BaseException) -> bool:
@@ -90,3 +103,23 @@ def _taken() -> _CtrlC | None:
     """The handler, where Ctrl-C is taken by this module."""
     handler = signal.getsignal(signal.SIGINT)
     return handler if isinstance(handler, _CtrlC) else None
+
+
+def _say(text: str) -> None:
+    # Where stderr is a pipe too, its reader may have gone as well.
+    with suppress(OSError):
+        print(text, file=sys.stderr)
+
+
+def _drop_unread() -> None:
+    """Keep Python from trying again, at its exit, what the reader of a pipe no longer takes."""
+    if sys.stdout is None:
+        return
+    # What else keeps it from being written, Python tells at its exit.
+    with suppress(OSError):
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)

@@ -3,9 +3,10 @@
 import os
 import queue
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from turnout.cli.exits import comes_of_ctrl_c, stop_if_pressed
+from turnout.cli.lines import write_line
 from turnout.testing.simulator import (
     Answer,
     Cut,
@@ -63,7 +64,8 @@ def run_simulator(
     """
     from rich.console import Console
 
-    out = console if console is not None else Console()
+    # Past rich itself, which ends the process without a word where nobody reads the output any more.
+    out = (console if console is not None else Console()).file
     told = {provider.name: what for provider, what in _EVERYDAY} if providers is None else {}
     served = [provider for provider, _ in _EVERYDAY] if providers is None else providers
     ended: queue.Queue[LoggedRequest] = queue.Queue(_SHOWN_AT_MOST)
@@ -89,19 +91,16 @@ def run_simulator(
             raise
     finally:
         simulator.stop()
-    out.print("Stopped.", highlight=False)
+    write_line(out, "Stopped.")
 
 
-def _introduce(out: "Console", simulator: Simulator, told: dict[str, str]) -> None:
-    out.print(
-        "Simulated providers (OpenAI Chat Completions and Responses, plain and streaming)", highlight=False
-    )
+def _introduce(out: IO[str], simulator: Simulator, told: dict[str, str]) -> None:
+    write_line(out, "Simulated providers (OpenAI Chat Completions and Responses, plain and streaming)")
     width = max(len(provider.name) for provider in simulator.providers)
     for provider in simulator.providers:
         behaviour = told.get(provider.name, repr(provider.script))
-        line = f"  {provider.name:{width}}  {simulator.base_url(provider.name)}  {behaviour}"
         # Never wrapped: people copy these addresses.
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        write_line(out, f"  {provider.name:{width}}  {simulator.base_url(provider.name)}  {behaviour}")
     example = simulator.base_url(simulator.providers[0].name)
     for line in (
         "Any key and any model will do:",
@@ -110,10 +109,10 @@ def _introduce(out: "Console", simulator: Simulator, told: dict[str, str]) -> No
         f"""  OpenAI(base_url="{example}", api_key="any")   # Python, with the openai package""",
         "Ctrl-C stops.",
     ):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        write_line(out, line)
 
 
-def _show_next(out: "Console", ended: queue.Queue[LoggedRequest]) -> None:
+def _show_next(out: IO[str], ended: queue.Queue[LoggedRequest]) -> None:
     try:
         request = ended.get(timeout=_LOOK_AGAIN_SECONDS)
     except queue.Empty:
@@ -121,5 +120,7 @@ def _show_next(out: "Console", ended: queue.Queue[LoggedRequest]) -> None:
     took_ms = ((request.closed_at or request.at) - request.at) * 1000
     status = request.status if request.status is not None else "-"
     kind = request.path.rpartition("/v1/")[2]
-    line = f"{request.provider:<12} {request.method} {kind:<17} {status} {request.outcome} {took_ms:.0f} ms"
-    out.print(line, markup=False, highlight=False, soft_wrap=True)
+    write_line(
+        out,
+        f"{request.provider:<12} {request.method} {kind:<17} {status} {request.outcome} {took_ms:.0f} ms",
+    )

@@ -30,7 +30,7 @@ its answers off. Then it makes calls to them through the openai SDK, regular and
 shows what becomes of them. No key and no network is needed. Every attempt is kept in a DuckDB ledger.
 
 \b
-Exit codes: 0 every call got a whole answer, 1 some did not, 130 Ctrl-C.
+Exit codes: 0 every call got a whole answer, 1 some did not or nobody read the output, 130 Ctrl-C.
 
 \b
 Examples:
@@ -95,6 +95,9 @@ SIMULATE: Final = _flowing(
 Serve simulated providers until Ctrl-C, to try code on: one for each everyday fault.
 
 They speak OpenAI Chat Completions and Responses over HTTP on 127.0.0.1, plain and streaming; any key will do.
+
+\b
+Exit codes: 0 Ctrl-C, 1 the port cannot be listened on or nobody reads the output, 130 Ctrl-C before it served.
 
 \b
 Examples:

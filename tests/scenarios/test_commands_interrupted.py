@@ -1,7 +1,10 @@
 """Ctrl-C in the middle of a library, while a command runs: dropped there, or made into another exception."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +21,8 @@ from turnout.cli.demo_board import Board
 from turnout.cli.exits import end_orderly_at_ctrl_c
 from turnout.storage.duckdb import DuckDBMetricsStore
 from turnout.testing.simulator import Answer, Simulator
+
+END_SECONDS = 50
 
 
 @pytest.fixture(autouse=True)
@@ -158,3 +163,21 @@ def test_ctrl_c_waits_until_duckdb_is_loaded(monkeypatch: pytest.MonkeyPatch, tm
     ended = run_demo(tmp_path)
     assert (ended.exit_code, ended.stdout, ended.stderr) == (130, "", "Stopped.\n")
     assert loaded == ["duckdb"]
+
+
+@pytest.mark.parametrize("command", [["demo", "--calls", "4"], ["simulate", "--port", "0"]])
+def test_a_command_whose_output_nobody_reads_says_so(command: list[str], tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "turnout.cli", *command],
+            env={**os.environ, "HOME": str(tmp_path)},
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=END_SECONDS,
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (1, "Stopped: nobody reads the output any more.\n")

@@ -67,6 +67,11 @@ def test_the_configuration_that_the_help_shows_works_as_it_is_copied_from_80_col
     assert [config.api_key_env for config in settings["providers"]] == ["OPENAI_API_KEY"]
 
 
+def test_the_help_says_with_what_a_command_ends_whose_output_nobody_reads() -> None:
+    for command, code in (("demo", "1 some did not or"), ("simulate", "1 the port cannot be listened on or")):
+        assert f"{code} nobody read" in " ".join(run(command, "--help").stdout.split())
+
+
 def test_the_version_is_told() -> None:
     result = run("--version")
     assert result.exit_code == 0
