@@ -94,7 +94,9 @@ SIMULATE: Final = _flowing(
     """
 Serve simulated providers until Ctrl-C, to try code on: one for each everyday fault.
 
-They speak OpenAI Chat Completions and Responses over HTTP on 127.0.0.1, plain and streaming; any key will do.
+They speak OpenAI Chat Completions and Responses over HTTP on 127.0.0.1, plain and streaming; any key will do. Their
+names are healthy, slow, flaky, down, resetting, cutting, stalling, silent, trickling and breaking; what each does and
+its address are told at the start. Faults of your own are scripted in Python with turnout.testing.simulator.
 
 \b
 Exit codes: 0 Ctrl-C, 1 the port cannot be listened on or nobody reads the output, 130 Ctrl-C before it served.

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from turnout.cli.commands import app
+from turnout.cli.simulate import _EVERYDAY
 from turnout.toml import settings_from_toml
 
 RUNNER = CliRunner()
@@ -65,6 +66,13 @@ def test_the_configuration_that_the_help_shows_works_as_it_is_copied_from_80_col
     settings = settings_from_toml(file)
     assert settings["metrics_scope"] == "my-batch"
     assert [config.api_key_env for config in settings["providers"]] == ["OPENAI_API_KEY"]
+
+
+def test_the_help_of_simulate_names_its_providers_and_where_to_script_others() -> None:
+    shown = " ".join(run("simulate", "--help").stdout.split())
+    names = [provider.name for provider, _ in _EVERYDAY]
+    assert f"{', '.join(names[:-1])} and {names[-1]};" in shown
+    assert "turnout.testing.simulator" in shown
 
 
 def test_the_help_says_with_what_a_command_ends_whose_output_nobody_reads() -> None:
