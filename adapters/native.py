@@ -104,7 +104,11 @@ class NativeProvider:
             return self._never
         config = self.config
         if self._protocol not in request.variants:
-            return FilterReason.NO_MATCHING_VARIANT, f"the call has no variant for {self._protocol.value}"
+            spoken = " or ".join(request.variants)
+            return (
+                FilterReason.NO_MATCHING_VARIANT,
+                f"the call has no variant for {self._protocol}; add one, or a provider that speaks {spoken}",
+            )
         where = "none is set"
         if config.api_key_env:
             where = f"the environment variable {config.api_key_env} is not set, or empty"

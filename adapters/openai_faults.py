@@ -136,9 +136,8 @@ class Seam:
         """The error for bytes that are no JSON."""
         if mid_stream:
             return self._error(ProviderStreamInterruptedError, "sent a malformed chunk", error)
-        return self._error(
-            ProviderError, "answered with something that is not JSON", error, fault=Fault.UNKNOWN
-        )
+        text = "answered with something that is not JSON; check its base_url and protocol"
+        return self._error(ProviderError, text, error, fault=Fault.UNKNOWN)
 
     def no_answer(self) -> ProviderError:
         """The error for an answer without what every answer of its operation has."""

@@ -41,7 +41,9 @@ class OutputFile:
                 f"{path} is there already; go on with it (--resume), or name another file"
             ) from None
         except OSError as error:
-            raise ConfigError(f"{path} cannot be made: {error.strerror}") from error
+            raise ConfigError(
+                f"{path} cannot be made: {error.strerror}; name a file in a folder that exists and may be written to"
+            ) from error
         return cls(_held(FileIO(descriptor, "ab"), path))
 
     @classmethod

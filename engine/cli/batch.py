@@ -85,7 +85,9 @@ def _input(source: Path) -> Iterator[tuple[BinaryIO, int | None]]:
             file = stack.enter_context(source.open("rb"))
             total = _count_lines(file) if stat.S_ISREG(source.stat().st_mode) else None
         except OSError as error:
-            raise ConfigError(f"{source} cannot be read: {error.strerror}") from error
+            raise ConfigError(
+                f"{source} cannot be read: {error.strerror}; check the path, and that you may read it"
+            ) from error
         yield file, total
 
 

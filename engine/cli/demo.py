@@ -30,6 +30,7 @@ _SCOPE: Final = "demo"
 _COOLDOWN_SECONDS: Final = 0.5
 _DRAW_SECONDS: Final = 0.1
 _LET_GO_SECONDS: Final = 1.0
+_WITHOUT_LEDGER: Final = " The calls are made all the same; for a ledger, name another file with --database."
 
 
 def run_demo(calls: int, database: Path | None, seed: int) -> int:
@@ -116,7 +117,7 @@ def _ledger(database: Path | None, view: DemoView) -> Iterator[DuckDBMetricsStor
     except StorageError as error:
         # The interrupt may be what it failed of.
         stop_if_pressed()
-        view.say(f"No ledger: {error}. The calls are made all the same.")
+        view.say(f"No ledger: {error}.{_WITHOUT_LEDGER}")
         yield None
         return
     try:

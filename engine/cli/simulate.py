@@ -80,7 +80,9 @@ def run_simulator(
     except OSError as error:
         # asyncio writes a sentence of its own into strerror.
         why = os.strerror(error.errno) if error.errno else str(error)
-        raise SystemExit(f"cannot listen on port {port} ({why}); choose another one") from error
+        raise SystemExit(
+            f"turnout simulate: cannot listen on port {port} ({why}); choose another one with --port"
+        ) from error
     try:
         _introduce(out, simulator, told)
         while True:

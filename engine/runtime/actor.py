@@ -99,7 +99,9 @@ class Actor:
             )
         reply: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         if not self._mailbox.put(Envelope(message, reply)):
-            raise RouterBusyError(f"the mailbox of {self.name} is full")
+            raise RouterBusyError(
+                f"the mailbox of {self.name} is full; try again later, or make fewer calls at once"
+            )
         if self._ended:
             self._serve_late()
         try:

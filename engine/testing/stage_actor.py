@@ -52,7 +52,9 @@ class StageActor:
         if self._busy:
             raise ReentrantCallError(f"{self.name} was asked from its own thread, where no answer could come")
         if not self._put(message, reply):
-            raise RouterBusyError(f"the mailbox of {self.name} is full")
+            raise RouterBusyError(
+                f"the mailbox of {self.name} is full; try again later, or make fewer calls at once"
+            )
 
     def end(self) -> None:
         """The last words, once nothing is left to handle."""

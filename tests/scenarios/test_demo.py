@@ -88,7 +88,9 @@ def test_a_file_that_is_no_ledger_is_said_and_left_alone(tmp_path: Path) -> None
     path.write_text("my notes")
     result = CliRunner().invoke(app, ["demo", "--calls", "4", "--database", str(path)])
     assert result.exit_code == 0
-    assert result.stdout.startswith("No ledger: ")
+    told = result.stdout.splitlines()[0]
+    assert told.startswith("No ledger: ")
+    assert told.endswith("The calls are made all the same; for a ledger, name another file with --database.")
     assert "4 of 4 calls got a whole answer" in result.stdout
     assert path.read_text() == "my notes"
 

@@ -53,7 +53,7 @@ def test_every_excluded_provider_is_told_of_with_its_own_reason(
     for part in (
         "off: disabled by its configuration",
         "keyless: no API key: the environment variable NO_SUCH_KEY is not set, or empty",
-        "other: the call has no variant for openai_responses",
+        "other: the call has no variant for openai_responses; add one, or a provider that speaks openai_chat",
         "limited: is benched for 60.0 s after rate limit",
         "Rate limit reached for requests.",
         "locked: is disabled for this run: its credentials were refused",

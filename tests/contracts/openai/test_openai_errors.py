@@ -156,7 +156,7 @@ def test_an_answer_that_is_no_json_is_a_failure(
     bench.play(script)
     failure = failure_of(bench.call)
     assert failure.fault is Fault.UNKNOWN
-    assert "not JSON" in str(failure)
+    assert "not JSON; check its base_url and protocol" in str(failure)
 
 
 def test_an_error_that_is_the_answer_is_a_failure(bench: Any, failure_of: FailureOf) -> None:

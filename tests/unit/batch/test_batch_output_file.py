@@ -48,7 +48,8 @@ def test_a_file_that_is_there_is_never_begun_anew(path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_said(path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be made: No such file or directory"):
+    problem = "cannot be made: No such file or directory; name a file in a folder that exists"
+    with pytest.raises(ConfigError, match=problem):
         OutputFile.new(path / "deeper")
 
 

@@ -118,7 +118,9 @@ def test_a_ledger_that_is_no_file_is_refused() -> None:
 
 
 def test_a_batch_without_its_input_is_refused(files: Files) -> None:
-    assert "nowhere.jsonl cannot be read: No such file" in refused(run("batch", *files(IN="nowhere.jsonl")))
+    line = refused(run("batch", *files(IN="nowhere.jsonl")))
+    assert "nowhere.jsonl cannot be read: No such file" in line
+    assert line.endswith("; check the path, and that you may read it")
 
 
 def test_a_batch_without_its_configuration_is_refused(files: Files) -> None:

@@ -153,7 +153,7 @@ def test_a_full_mailbox_refuses_and_says_so() -> None:
     assert actor.tell(2)
     assert actor.tell(3)
     assert not actor.tell(4)
-    with pytest.raises(RouterBusyError):
+    with pytest.raises(RouterBusyError, match="is full; try again later, or make fewer calls at once"):
         actor.ask(5)
     blocked.go.set()
     assert actor.stop(WAIT) == []

@@ -68,5 +68,7 @@ def test_it_says_how_to_call_each_provider_shows_calls_and_stops_on_ctrl_c(
 def test_a_taken_port_is_said_plainly() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SystemExit, match=f"cannot listen on port {port} .*choose another one"):
+        with pytest.raises(SystemExit, match=f"cannot listen on port {port} .*choose another one") as ended:
             run_simulator(port)
+    assert str(ended.value).startswith("turnout simulate: cannot listen")
+    assert str(ended.value).endswith("; choose another one with --port")
