@@ -242,14 +242,7 @@ class Eligibility:
     ) -> Generator[Step, Any, Found | None]:
         """Wait for room at any provider left, and take it; None where all were benched meanwhile."""
         while True:
-            was_pooled = progress.pooled
             limit = progress.under(Limit(progress.invocation.deadline.at, self.clock))
-            if progress.pooled is not was_pooled:
-                # Begun by who waits for it, it goes on on a worker: it stands where workers do.
-                found = self.next_target(remaining, progress)
-                if not isinstance(found, list):
-                    return found
-                lanes = found
             full = " or ".join(
                 target.identity.described for target in remaining if progress.lane_at(target) in lanes
             )

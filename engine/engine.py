@@ -94,7 +94,7 @@ class Engine:
         """Queue an invocation. With ``block`` it waits for a place at the door, as long as ``timeout`` allows."""
         plant = self._plant or self._rebuilt()
         progress = self._asked(request, call_type, timeout, failure_policy, on_restart)
-        progress.pooled = progress.submitted = True
+        progress.pooled = True
         future = InvocationFuture(progress, plant.runtime, self._pending)
         walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
         future.at_the_door = threading.get_ident()

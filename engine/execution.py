@@ -168,11 +168,10 @@ class Execution:
             value = yield this
             if isinstance(value, _AWAITABLE):
                 this.leaves_worker()
-                progress.pooled = progress.submitted
                 value = yield Await(value, this.limit, progress.invocation.context)
             if progress.invocation.call_type is _STREAMING and isinstance(value, NormalizedStream):
                 this.leaves_worker()
-                progress.pooled = progress.submitted = False
+                progress.pooled = False
                 end = yield HandOver(
                     OpenedStream(
                         value

@@ -138,8 +138,6 @@ class InvocationFuture(LazyFuture):
             task = None if timeout is not None or self.worker_only else self.take()
             if task is not None:
                 self.maker = threading.get_ident()
-                # Up to its first wait it is not bounded by what workers may make.
-                self._progress.pooled = False
                 task()
                 if self._standing and isinstance(self._standing[0], tuple):
                     return

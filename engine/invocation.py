@@ -121,7 +121,6 @@ class Progress:
         "pooled",
         "queue_seconds",
         "restarts",
-        "submitted",
         "turn",
         "under_way",
         "unused",
@@ -151,8 +150,8 @@ class Progress:
         self.unused: Returned | None = None
         #: Every provider is benched, and one is tried all the same.
         self.ahead_of_time = False
-        #: Whether a worker makes the next attempt; and whether one goes on with the walk once that has waited.
-        self.pooled = self.submitted = False
+        #: Whether its attempts take of the workers' share.
+        self.pooled = False
 
     def cut(self, reason: str) -> None:
         """End the invocation now: the attempt in flight is cut, and no other is begun."""
@@ -164,7 +163,6 @@ class Progress:
     def under(self, limit: Limit) -> Limit:
         """From now on, while the walk waits, a cut is for ``limit``; one that came before is for it too."""
         self.limit = limit
-        self.pooled = self.submitted
         if self.cut_reason is not None:
             limit.cut(self.cut_reason)
         return limit

@@ -173,7 +173,6 @@ class Stage:
         if isinstance(awaited, InvocationFuture) and self._order.chance(2):
             task = None if awaited.worker_only else awaited.take()
             if task is not None:
-                awaited.progress.pooled = False
                 self._order.soon(f"{name} makes its call itself", task)
         awaited.add_done_callback(partial(self._heard, number, script))
 

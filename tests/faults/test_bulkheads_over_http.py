@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, as_completed, wait
-from contextlib import ExitStack
+from concurrent.futures import CancelledError, Future, as_completed, wait
+from contextlib import ExitStack, suppress
 from itertools import islice
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -95,6 +96,37 @@ def test_p_hangs_all_its_calls_64_workers_500_calls_and_f_serves_as_if_p_were_ab
         future.cancel()
     rig.sim.wait_for(lambda: rig.open_at("P") == 0)
     assert rig.sim.total("P") == SHARE
+
+
+def test_p_hangs_all_its_calls_64_workers_500_threads_that_each_wait_for_their_own_and_f_serves_the_rest(
+    rig: Rig,
+) -> None:
+    router = rig.router(Silence(), LONG_SECONDS)
+    futures: SimpleQueue[Future[Any]] = SimpleQueue()
+    ended: SimpleQueue[Future[Any]] = SimpleQueue()
+
+    def wait_for_its_own() -> None:
+        future = router.submit(call())
+        futures.put(future)
+        with suppress(CancelledError):
+            future.result()
+            ended.put(future)
+
+    callers = [threading.Thread(target=wait_for_its_own) for _ in range(CALLS)]
+    for caller in callers:
+        caller.start()
+    served = [ended.get(timeout=WAIT) for _ in range(CALLS - SHARE)]
+
+    # Whoever waits may make its call itself, and takes of the share all the same.
+    assert all(answered_by_f(future) for future in served)
+    assert (rig.sim.total("P"), rig.open_at("P"), rig.sim.total("F")) == (SHARE, SHARE, CALLS - SHARE)
+
+    while not futures.empty():
+        futures.get().cancel()
+    for caller in callers:
+        caller.join(WAIT)
+    assert not any(caller.is_alive() for caller in callers)
+    rig.sim.wait_for(lambda: rig.open_at("P") == 0)
 
 
 def test_calls_that_p_hung_are_served_by_f_at_ps_limit_and_p_is_left_alone(rig: Rig) -> None:

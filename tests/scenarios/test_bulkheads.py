@@ -134,26 +134,26 @@ def test_a_caller_who_brings_a_thread_is_not_bounded_by_the_share(rig: Any) -> N
     assert worker.result(WAIT) == "answer of a"
 
 
-def test_who_waits_for_a_call_that_no_worker_has_begun_is_not_bounded_by_the_share(rig: Any) -> None:
+def test_a_submitted_call_takes_of_the_share_also_where_its_waiter_makes_it(rig: Any) -> None:
     gate = Gate()
     router = rig.scripted(
-        ScriptedAdapters({"a": [gate], "b": [gate]}), "ab", policy="preference", pool={"max_workers": 2}
+        ScriptedAdapters({"a": [gate], "b": ["answer of b"]}),
+        "ab",
+        policy="preference",
+        pool={"max_workers": 2},
     )
-    busy = [router.submit(rig.chat()) for _ in range(2)]
-    gate.wait_for(2)
-    # Both workers are at it, so that these are their waiters' own to make.
-    queued = [router.submit(rig.chat()) for _ in range(4)]
+    hangs = router.submit(rig.chat())
+    gate.wait_for(1)
 
-    with ThreadPoolExecutor(4) as threads:
-        answers = [threads.submit(future.result) for future in queued]
-        gate.wait_for(4)
-        gate.opened.set()
-
-    assert [answer.result() for answer in answers] == ["answer of a"] * 4
-    assert not wait(busy, WAIT).not_done
+    with ThreadPoolExecutor(6) as threads:
+        answers = [threads.submit(lambda: router.submit(rig.chat()).result()) for _ in range(6)]
+        assert [answer.result(WAIT) for answer in answers] == ["answer of b"] * 6
+    assert not hangs.done()
+    gate.opened.set()
+    assert hangs.result(WAIT) == "answer of a"
 
 
-def test_a_call_begun_by_its_waiter_is_a_workers_once_it_has_waited(rig: Any) -> None:
+def test_who_waits_for_room_waits_where_its_attempts_take_it(rig: Any) -> None:
     router = rig.router(
         [provider(name, min_interval_seconds=60) for name in "ab"],
         adapter_factory=ScriptedAdapters({"a": ["a"], "b": ["b"]}),
@@ -164,19 +164,19 @@ def test_a_call_begun_by_its_waiter_is_a_workers_once_it_has_waited(rig: Any) ->
     plant = router._engine.plant
     targets = plant.execution.eligibility.targets
 
-    def waits_at(*, submitted: bool) -> Any:
+    def waits_at(*, pooled: bool) -> Any:
         future = router.submit(rig.chat())
         future.cancel()
         progress = Progress(future._progress.invocation)
-        progress.submitted = submitted
+        progress.pooled = pooled
         walk = plant.execution.walk(progress)
         step = next(walk)
         assert isinstance(step, TakeLane)
         walk.close()
         return {id(lane) for lane in step.lanes}
 
-    assert waits_at(submitted=True) == {id(target.pooled_lane) for target in targets}
-    assert waits_at(submitted=False) == {id(target.lane) for target in targets}
+    assert waits_at(pooled=True) == {id(target.pooled_lane) for target in targets}
+    assert waits_at(pooled=False) == {id(target.lane) for target in targets}
 
 
 def test_shares_grow_and_shrink_with_the_pool(rig: Any) -> None:
