@@ -76,7 +76,8 @@ class Judge:
         answer = value if end is None else None
         snapshot = self.circuits.snapshot
         if snapshot.clean or snapshot.circuits[target.provider_id].clean:
-            return Settled(_ANSWER, attempt, None, None, answer)
+            # What Settled(...) comes down to, without a call in between at every call.
+            return tuple.__new__(Settled, (_ANSWER, attempt, None, None, answer, None, None))
         if outcome is Outcome.IGNORED:
             return Settled(_ANSWER, attempt, _returned(this), None, answer)
         news = Succeeded(target.provider_id, this.epoch, this.permit)

@@ -101,13 +101,17 @@ class Backlog:
         """Drop the duds behind the last task: left to the workers, they would pile up while all are busy."""
         if len(self._items) > self._sweep_at:
             self._sweep()
+        self._trim(self._items)
+        if self._first:
+            self._trim(self._first)
+
+    def _trim(self, items: deque[Item]) -> None:
         try:
-            for items in (self._items, self._first):
-                while items and not items[-1].cell:
-                    last = items.pop()
-                    if last.cell:
-                        items.append(last)
-                        self._put_back()
+            while items and not items[-1].cell:
+                last = items.pop()
+                if last.cell:
+                    items.append(last)
+                    self._put_back()
         except IndexError:
             return
 
