@@ -155,9 +155,7 @@ def with_permit(
         return circuit
     if circuit.probes_out(now) >= thresholds.half_open_probes:
         return circuit
-    probes, late = (
-        tuple(one for one in out if one.expires_at > now) for out in (circuit.probes, circuit.late)
-    )
+    probes, late = _not_lapsed(circuit.probes, now), _not_lapsed(circuit.late, now)
     return replace(circuit, probes=(*probes, permit), late=late)
 
 
@@ -209,7 +207,7 @@ def after_failure(
             outage=True,
             since=epoch,
             probes=(),
-            late=circuit.permits,
+            late=_not_lapsed(circuit.permits, now),
             last_failure=failure,
         )
     if effect is Effect.COUNT:
@@ -242,7 +240,7 @@ def after_failure(
         since=epoch,
         outage=True,
         probes=(),
-        late=circuit.permits,
+        late=_not_lapsed(circuit.permits, now),
         last_failure=failure,
     )
 
@@ -257,6 +255,10 @@ def after_success(circuit: Circuit, began_epoch: int, permit: int | None = None)
         return circuit
     # `since` stays: a failure that began beside this success, after the bench, is news of its own and not late.
     return Circuit(since=circuit.since)
+
+
+def _not_lapsed(permits: tuple[Permit, ...], now: float) -> tuple[Permit, ...]:
+    return tuple(one for one in permits if one.expires_at > now)
 
 
 def _is_word_of_probe(circuit: Circuit, began_epoch: int, permit: int | None) -> bool:

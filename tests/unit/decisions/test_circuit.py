@@ -246,6 +246,13 @@ def test_a_probe_that_is_still_out_after_another_failed_keeps_its_place() -> Non
     assert with_permit(without_permit(third, 2), Permit(4, 999.0), 181, rules).probes_out(181) == 2
 
 
+def test_a_probe_that_had_lapsed_when_another_failed_is_not_renewed() -> None:
+    rules = Thresholds(half_open_probes=2)
+    both = with_permit(half_open(expires_at=70.0, rules=rules), Permit(2, 200.0), 60.0, rules)
+    again = failed(both, Fault.TIMEOUT, now=80, permit=2, rules=rules)
+    assert renewed(again, Permit(1, 999.0)) is again
+
+
 def test_a_success_of_before_the_bench_says_nothing_of_a_circuit_that_has_closed_since() -> None:
     closed = after_success(half_open(), 10, 1)
     counted = failed(closed, Fault.TIMEOUT, now=62, began=10)
