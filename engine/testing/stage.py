@@ -1,6 +1,7 @@
 """An engine on a stage: actors, workers, timer, loop and callers in one thread, interleaved as a seed decides."""
 
-from collections.abc import Callable, Generator
+import random
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from functools import partial
 from inspect import GEN_SUSPENDED, getgeneratorstate
@@ -9,7 +10,12 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Final, Self
 
+from turnout.config import HealthConfig, LedgerConfig, PoolConfig
+from turnout.engine import Engine
 from turnout.future import InvocationFuture
+from turnout.invocation import Target
+from turnout.plant import Setup
+from turnout.policies.preference import PreferencePolicy
 from turnout.runtime.actor import Behaviour
 from turnout.runtime.drivers import Handed
 from turnout.runtime.steps import Walk
@@ -29,7 +35,7 @@ Script = Generator["Future[Any] | None", Any, None]
 class Stage:
     """A ``Runtime`` without threads: the same seed plays the same events in the same order.
 
-    Build an engine with ``Setup(runtime=lambda: stage, clock=stage.clock, ...)``, add callers, ``run()``. A caller is a
+    Build an engine with ``engine(targets)``, add callers, ``run()``. A caller is a
     generator: a bare ``yield`` lets others come in between; ``answer = yield future`` waits for a submitted call; and
     since nothing may block, ``invoke`` gives a caller a future to be yielded too. (Code that cannot yield, a stream's
     ``__next__`` or ``reset_health``, lets the others play until it can go on, and these must then end before it does:
@@ -51,6 +57,24 @@ class Stage:
         self._callers: dict[int, str] = {}
         self._numbers = count()
         self._walks: dict[Walk, str] = {}
+
+    def engine(self, targets: Iterable[Target], **settings: Any) -> Engine:
+        """An engine that runs here. ``settings`` are fields of ``Setup``: without them it takes the targets in their
+        order, has the default configuration, and keeps no ledger."""
+        given: dict[str, Any] = {
+            "name": "stage",
+            "policy": PreferencePolicy(),
+            "health": HealthConfig(),
+            "pool": PoolConfig(),
+            "ledger": LedgerConfig(),
+            "store": None,
+            "owns_store": False,
+            "metrics_scope": "stage",
+            "rng": random.Random(self.seed),
+            "close_targets": lambda: None,
+            **settings,
+        }
+        return Engine(Setup(targets=tuple(targets), clock=self.clock, runtime=lambda: self, **given))
 
     @property
     def trace(self) -> list[str]:

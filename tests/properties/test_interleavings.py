@@ -18,11 +18,10 @@ from loguru import logger
 
 from turnout import Attempt, CallType, Fault, Outcome, PreferencePolicy, Reason, RoundRobinPolicy
 from turnout.calls import Identity
-from turnout.config import BudgetConfig, HealthConfig, LedgerConfig, PoolConfig
+from turnout.config import BudgetConfig, HealthConfig
 from turnout.decisions.circuit import State
 from turnout.engine import Engine
 from turnout.ids import TimeOrderedIds, id_text
-from turnout.plant import Setup
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.testing import Stage
 
@@ -121,24 +120,13 @@ class Play:
     def _engine(self) -> Engine:
         stage, rng = self.stage, self.rng
         policies: list[Policy | OrderingPolicy] = [RoundRobinPolicy(), PreferencePolicy(), Whim(rng)]
-        return Engine(
-            Setup(
-                name="stage",
-                targets=tuple(provider.target() for provider in self.providers.values()),
-                policy=rng.choice(policies),
-                health=self.health,
-                pool=PoolConfig(),
-                ledger=LedgerConfig(),
-                store=self.store,
-                owns_store=False,
-                metrics_scope="stage",
-                clock=stage.clock,
-                rng=random.Random(stage.seed),
-                close_targets=lambda: None,
-                runtime=lambda: stage,
-                retry_policies=self.retries,
-                budget=rng.choice([BudgetConfig(), BudgetConfig(ratio=0.0, per_second=0.0, max_tokens=2)]),
-            )
+        return stage.engine(
+            tuple(provider.target() for provider in self.providers.values()),
+            policy=rng.choice(policies),
+            health=self.health,
+            store=self.store,
+            retry_policies=self.retries,
+            budget=rng.choice([BudgetConfig(), BudgetConfig(ratio=0.0, per_second=0.0, max_tokens=2)]),
         )
 
     def _witness_records(self) -> None:

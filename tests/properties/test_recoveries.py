@@ -1,6 +1,5 @@
 """A provider that answers again, and the calls that come at that moment, in any order of events."""
 
-import random
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -11,16 +10,13 @@ from turnout import (
     Fault,
     NoEligibleProvidersError,
     Outcome,
-    PreferencePolicy,
     RouterExhaustedError,
     StreamFailurePolicy,
 )
 from turnout.calls import FilterReason, Identity
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig
-from turnout.engine import Engine
+from turnout.config import HealthConfig
 from turnout.faults import Failure
 from turnout.invocation import Target
-from turnout.plant import Setup
 from turnout.testing import SILENCE, Stage
 
 Script = Generator[Any, Any, None]
@@ -35,23 +31,7 @@ class Primary:
         self.limited = True
         self.calls = 0
         self.answers = answers
-        self.engine = Engine(
-            Setup(
-                name="stage",
-                targets=(self.target(),),
-                policy=PreferencePolicy(),
-                health=HealthConfig(when_all_benched=when_all_benched),
-                pool=PoolConfig(),
-                ledger=LedgerConfig(),
-                store=None,
-                owns_store=False,
-                metrics_scope="stage",
-                clock=stage.clock,
-                rng=random.Random(stage.seed),
-                close_targets=lambda: None,
-                runtime=lambda: stage,
-            )
-        )
+        self.engine = stage.engine((self.target(),), health=HealthConfig(when_all_benched=when_all_benched))
 
     def target(self) -> Target:
         return Target(

@@ -12,19 +12,16 @@ from turnout import (
     CallType,
     Fault,
     Outcome,
-    PreferencePolicy,
     RouterExhaustedError,
     StreamFailurePolicy,
     TurnoutError,
 )
 from turnout.actors.health import AskPermit
 from turnout.calls import FilterReason, Identity
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig
+from turnout.config import HealthConfig
 from turnout.decisions.circuit import Admission
-from turnout.engine import Engine
 from turnout.faults import Failure
 from turnout.invocation import Target
-from turnout.plant import Setup
 from turnout.testing import Stage
 
 Script = Generator[Any, Any, None]
@@ -52,23 +49,7 @@ class Play:
         self.ended: list[BaseException] = []
         targets = tuple(self.target(name, capacity) for name in names)
         health = HealthConfig(when_all_benched="wait", half_open_probes=probes)
-        self.engine = Engine(
-            Setup(
-                name="stage",
-                targets=targets,
-                policy=PreferencePolicy(),
-                health=health,
-                pool=PoolConfig(),
-                ledger=LedgerConfig(),
-                store=None,
-                owns_store=False,
-                metrics_scope="stage",
-                clock=stage.clock,
-                rng=random.Random(stage.seed),
-                close_targets=lambda: None,
-                runtime=lambda: stage,
-            )
-        )
+        self.engine = stage.engine(targets, health=health)
         self.health = self.engine.plant.health
         self._count()
         stage.watch(self.nobody_is_forgotten)

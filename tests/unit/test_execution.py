@@ -1,6 +1,5 @@
 """The walk, driven by hand: what it asks for, in which order, and what it holds meanwhile."""
 
-import random
 from collections.abc import Generator
 from typing import Any
 
@@ -10,12 +9,9 @@ from tenacity import wait_fixed
 from turnout import DeadlineExceededError, RouterExhaustedError, SameProviderRetryPolicy
 from turnout.actors.health import AskPermit, AskToken, Failed
 from turnout.calls import CallType, FilterReason, Identity, Outcome, StreamFailurePolicy
-from turnout.config import BudgetConfig, HealthConfig, LedgerConfig, PoolConfig
-from turnout.engine import Engine
+from turnout.config import BudgetConfig, HealthConfig
 from turnout.faults import Failure, Fault
 from turnout.invocation import Target, Try
-from turnout.plant import Setup
-from turnout.policies.preference import PreferencePolicy
 from turnout.runtime.steps import Ask, Sleep, TakeLane
 from turnout.testing import Stage
 
@@ -52,24 +48,7 @@ class ByHand:
     def __init__(self, *targets: Target, health: dict[str, Any] | None = None, **settings: Any) -> None:
         self.stage = stage = Stage(1)
         self.clock = stage.clock
-        self.engine = Engine(
-            Setup(
-                name="by-hand",
-                targets=targets,
-                policy=PreferencePolicy(),
-                health=HealthConfig(**health or {}),
-                pool=PoolConfig(),
-                ledger=LedgerConfig(),
-                store=None,
-                owns_store=False,
-                metrics_scope="by-hand",
-                clock=stage.clock,
-                rng=random.Random(1),
-                close_targets=lambda: None,
-                runtime=lambda: stage,
-                **settings,
-            )
-        )
+        self.engine = stage.engine(targets, health=HealthConfig(**health or {}), **settings)
 
     def walk(self, timeout: float | None = None, call_type: CallType = CallType.REGULAR) -> Walk:
         progress = self.engine._asked(None, call_type, timeout, StreamFailurePolicy.RESTART, None)

@@ -1,6 +1,5 @@
 """The stage, on its own and under an engine."""
 
-import random
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
@@ -9,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from turnout import CallType, Fault, Outcome, PreferencePolicy, ReentrantCallError, StreamFailurePolicy
+from turnout import CallType, Fault, Outcome, ReentrantCallError, StreamFailurePolicy
 from turnout.calls import FilterReason, Identity
-from turnout.config import HealthConfig, LedgerConfig, PoolConfig
 from turnout.engine import Engine
 from turnout.faults import Failure
 from turnout.invocation import Target
-from turnout.plant import Setup
 from turnout.runtime.actor import Rests
 from turnout.testing import FINISHED, SILENCE, Pause, ScriptedStream, Stage
 
@@ -39,23 +36,7 @@ def target(name: str, answer: Callable[[Any], Any], width: int | None = None) ->
 
 
 def engine_on(stage: Stage, *targets: Target) -> Engine:
-    return Engine(
-        Setup(
-            name="stage",
-            targets=targets,
-            policy=PreferencePolicy(),
-            health=HealthConfig(),
-            pool=PoolConfig(),
-            ledger=LedgerConfig(),
-            store=None,
-            owns_store=False,
-            metrics_scope="stage",
-            clock=stage.clock,
-            rng=random.Random(stage.seed),
-            close_targets=lambda: None,
-            runtime=lambda: stage,
-        )
-    )
+    return stage.engine(targets)
 
 
 def submit(engine: Engine, request: Any = None, timeout: float | None = None) -> "Future[Any]":
