@@ -17,6 +17,7 @@ from turnout.errors import (
     NoCallVariantError,
     ProviderError,
     ProviderTimeoutError,
+    ReentrantCallError,
     told,
 )
 from turnout.faults import Failure, Fault
@@ -139,6 +140,9 @@ class NativeProvider:
             return self._failure(error, Fault(fault))
         if isinstance(error, ProviderError):
             return self._failure(error, error.fault)
+        if isinstance(error, ReentrantCallError):
+            # An adapter that waits for its own router: no provider has done anything.
+            return self._failure(error, Fault.BAD_REQUEST)
         return self._failure(error, Fault.TIMEOUT if isinstance(error, TimeoutError) else Fault.UNKNOWN)
 
     def assess(self, result: Any, attempt: Attempt) -> Outcome:

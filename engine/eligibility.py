@@ -17,6 +17,7 @@ from turnout.endings import exhausted, overdue
 from turnout.exclusions import excluded
 from turnout.invocation import Progress, Target
 from turnout.probing import permit_seconds
+from turnout.runtime.drivers import is_within_another
 from turnout.runtime.lane import Lane, Token
 from turnout.runtime.steps import Ask, Step, TakeLane
 from turnout.turns import hand_on, waited_for_bench
@@ -241,6 +242,13 @@ class Eligibility:
         self, lanes: list[Lane], remaining: list[Target], progress: Progress
     ) -> Generator[Step, Any, Found | None]:
         """Wait for room at any provider left, and take it; None where all were benched meanwhile."""
+        if progress.pooled and is_within_another():
+            # Nobody could give back what the call around it has.
+            progress.pooled = False
+            found = self.next_target(remaining, progress)
+            if not isinstance(found, list):
+                return found
+            lanes = found
         while True:
             limit = progress.under(Limit(progress.invocation.deadline.at, self.clock))
             full = " or ".join(

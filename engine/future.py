@@ -103,7 +103,7 @@ class InvocationFuture(LazyFuture):
     def deadline(self) -> Deadline:
         return self._progress.invocation.deadline
 
-    def take(self) -> Callable[[], None] | None:
+    def take(self) -> Callable[..., None] | None:
         """The call itself, if nobody has begun it: whoever has it makes it, or sees to it that it is not made."""
         return None if self.ticket is None else self.ticket.take()
 
@@ -138,7 +138,7 @@ class InvocationFuture(LazyFuture):
             task = None if timeout is not None or self.worker_only else self.take()
             if task is not None:
                 self.maker = threading.get_ident()
-                task()
+                task(here=True)
                 if self._standing and isinstance(self._standing[0], tuple):
                     return
         except BaseException as raised:
@@ -151,6 +151,7 @@ class InvocationFuture(LazyFuture):
             self.maker = None
             # The frames of the call keep this one: an error in them would be in a cycle with this future.
             del self
+        runtime.workers.send_another()
         if runtime.is_run_by_this_thread():
             raise ReentrantCallError(
                 "a policy, or async code of a provider, cannot wait for a future of the router that runs it; "

@@ -30,9 +30,9 @@ class Alarms(Protocol):
 
 
 class Takeable(Protocol):
-    """A submitted task that whoever waits for it may run instead."""
+    """A submitted task that whoever waits for it may run instead; one that runs a walk is told so by ``here``."""
 
-    def take(self) -> Callable[[], None] | None: ...
+    def take(self) -> Callable[..., None] | None: ...
 
 
 class Workers(Protocol):

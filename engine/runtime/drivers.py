@@ -2,10 +2,12 @@
 
 import asyncio
 import math
+import sys
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from queue import Empty, SimpleQueue
+from types import FrameType
 from typing import Any, Final, assert_never
 
 from turnout.runtime.awaiting import NOT_AWAITED, awaited_here, loop_ended, not_to_be_awaited
@@ -122,9 +124,22 @@ def _give_up(claim: Claim) -> None:
     claim.settle(None)
 
 
+def is_within_another() -> bool:
+    """Whether the walk that asks is run by code that another one called, on the same thread: what it would wait for may
+    be that one's. Slow; for where a wait is about to begin."""
+    drivers = (walk_here.__code__, PooledWalk.__call__.__code__)
+    frame: FrameType | None = sys._getframe()
+    found = 0
+    while frame is not None:
+        found += frame.f_code in drivers
+        frame = frame.f_back
+    return found > 1
+
+
 class PooledWalk:
     """Runs a walk on whatever worker is free, and on none while it waits for a lane or an awaitable. It is the task
-    itself: called, it begins the walk, or goes on with what it waited for.
+    itself: called, it begins the walk, or goes on with what it waited for. Called ``here``, by a thread that waits for
+    it anyway, it has that thread wait for lanes, too.
 
     ``settle(value, error)`` is called once, with the walk's value or what it raised.
     """
@@ -143,7 +158,7 @@ class PooledWalk:
         self._handed = handed
         self._settle = settle
 
-    def __call__(self, value: Any = None, error: BaseException | None = None) -> None:
+    def __call__(self, value: Any = None, error: BaseException | None = None, here: bool = False) -> None:
         walk = self._walk
         try:
             while True:
@@ -166,6 +181,8 @@ class PooledWalk:
                     case Await():
                         self._park_for_task(step)
                         return
+                    case TakeLane() if here:
+                        value = _lane_here(step, self._runtime)
                     case TakeLane():
                         self._park_for_lane(step)
                         return

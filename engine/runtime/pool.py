@@ -48,6 +48,8 @@ class WorkerPool:
         self._door = Door(max_queue, clock)
         self._places = self._door.places
         self._search = Tokens(1)
+        #: The threads that are about to send somebody.
+        self._sending: set[int] = set()
         #: Where idle workers wait to be called: with True the one called searches, with False it only looks up.
         self._parked: dict[SimpleQueue[bool], bool] = {}
         self._slots: set[SimpleQueue[bool]] = set()
@@ -158,13 +160,15 @@ class WorkerPool:
         self._provide()
 
     def send_another(self) -> None:
-        """Asked before a wait for tasks by who may be a signal handler, and may have interrupted one that was about to
-        send somebody to them: somebody else is sent."""
+        """Asked before a wait for tasks by who may be a signal handler: where it has interrupted one that was about to
+        send somebody to them, somebody else is sent."""
+        if threading.get_ident() not in self._sending:
+            return
         for thread in self._threads.copy():
             if thread.is_held_up():
                 self._threads.discard(thread)
                 self._unborn.give()
-        # The other may have it in hand. One too many does no harm.
+        # The one that is interrupted may have it in hand. One too many does no harm.
         self._search.give()
         self._provide()
 
@@ -205,9 +209,15 @@ class WorkerPool:
 
     def _summon(self) -> bool:
         """Where tasks wait and nobody is on the way to them, send somebody. False where the system gives no thread."""
+        # Most often somebody is on the way, so that is looked at first; in the end the token decides.
+        return self._search.empty() or not self._backlog or not self._somebody() or self._sent()
+
+    def _sent(self) -> bool:
+        here = threading.get_ident()
         try:
-            # Most often somebody is on the way, so that is looked at first; in the end the token decides.
-            while not self._search.empty() and self._backlog and self._somebody() and self._search.take():
+            # Before the token is taken: a signal handler that comes from now on may be in the way.
+            self._sending.add(here)
+            while self._backlog and self._somebody() and self._search.take():
                 if self._call_parked(searches=True):
                     return True
                 try:
@@ -223,6 +233,8 @@ class WorkerPool:
             # An interrupt. Was the token in hand? One too many does no harm, none would stop the pool.
             self._search.give()
             raise
+        finally:
+            self._sending.discard(here)
         return True
 
     def _somebody(self) -> bool:

@@ -131,7 +131,7 @@ class StagedWalk(PooledWalk):
         self._over = False
         self._place = Place.WORKER if order.place is Place.WORKER else Place.ELSEWHERE
 
-    def __call__(self, value: Any = None, error: BaseException | None = None) -> None:
+    def __call__(self, value: Any = None, error: BaseException | None = None, here: bool = False) -> None:
         if self._workers is not None:
             # A task that was taken from the queue is begun by who waits for it.
             self._place = Place.WORKER if self._order.place is Place.WORKER else Place.ELSEWHERE

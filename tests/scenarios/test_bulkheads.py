@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from turnout import DeadlineExceededError
+from turnout import DeadlineExceededError, RouterExhaustedError
 from turnout.invocation import Progress
 from turnout.runtime.steps import TakeLane
 from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
@@ -151,6 +151,39 @@ def test_a_submitted_call_takes_of_the_share_also_where_its_waiter_makes_it(rig:
     assert not hangs.done()
     gate.opened.set()
     assert hangs.result(WAIT) == "answer of a"
+
+
+def test_calls_within_calls_on_one_thread_never_wait_for_what_it_has_itself(rig: Any) -> None:
+    depth = iter(range(3))
+
+    def within(call: Any) -> Any:
+        return "leaf" if next(depth, None) is None else router.submit(rig.chat()).result()
+
+    router = rig.scripted(
+        ScriptedAdapters({name: [within] for name in "ab"}),
+        "ab",
+        pool={"max_workers": 2},
+        health={"failure_threshold": 99},
+    )
+    assert router.invoke(rig.chat()) == "leaf"
+
+
+def test_an_adapter_that_waits_on_a_worker_for_its_own_router_is_told_so_and_benches_nobody(rig: Any) -> None:
+    gate = Gate()
+
+    def within(call: Any) -> Any:
+        return router.submit(rig.chat()).result()
+
+    router = rig.scripted(
+        ScriptedAdapters({"a": [within], "b": [gate]}),
+        "ab",
+        policy="preference",
+        pool={"max_workers": 3},
+    )
+    with pytest.raises(RouterExhaustedError, match="cannot wait for a future of the same router"):
+        router.submit(rig.chat()).result(WAIT)
+    assert router.health_report()["a"].consecutive_failures == 0
+    gate.opened.set()
 
 
 def test_who_waits_for_room_waits_where_its_attempts_take_it(rig: Any) -> None:

@@ -295,6 +295,21 @@ def test_a_close_in_a_signal_handler_leaves_the_calls_of_other_threads_to_end(
     assert interrupt_everywhere(submit, stride) > 50 // stride
 
 
+def test_a_signal_handler_has_its_own_call_answered_wherever_it_interrupts_a_submit(
+    rig: Any, stride: int
+) -> None:
+    def submit(signal: Signal) -> None:
+        router, answers = built("answer", MemoryMetricsStore()), list[str]()
+        signal.handle = lambda: answers.append(router.submit(rig.chat()).result(WAIT))
+        with signal.armed():
+            future = router.submit(rig.chat())
+        assert future.result(WAIT) == "answer"
+        assert answers == ["answer"] * bool(signal.where)
+        router.close(WAIT)
+
+    assert interrupt_everywhere(submit, stride) > 50 // stride
+
+
 def test_an_interrupted_wait_is_told_as_an_interrupt() -> None:
     def wait(signal: Signal) -> None:
         future: Any = LazyFuture()
