@@ -119,7 +119,8 @@ def without_frames(error: BaseException) -> None:
             # An SDK's own, which may hold all that the stream did.
             clear_frames(one.__traceback__)
         note_places(one)
-        one.__traceback__ = None
+        # Past a class of the user's own in which nothing can be set.
+        BaseException.with_traceback(one, None)
         waiting += [one.__cause__, one.__context__]
 
 

@@ -66,9 +66,11 @@ def note_places(error: BaseException) -> None:
             code = trace.tb_frame.f_code
             places.append(f'  File "{code.co_filename}", line {trace.tb_lineno}, in {code.co_name}')
         trace = trace.tb_next
-    # Once: some raise the same one again and again.
-    if places and not any(note.startswith(_RAISED_IN) for note in getattr(error, "__notes__", ())):
-        error.add_note("\n".join([_RAISED_IN, *places]))
+    # Of a class of the user's own, where anything may be read-only.
+    with suppress(Exception):
+        # Once: some raise the same one again and again.
+        if places and not any(str(note).startswith(_RAISED_IN) for note in getattr(error, "__notes__", ())):
+            BaseException.add_note(error, "\n".join([_RAISED_IN, *places]))
 
 
 def is_being_handled(error: BaseException) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from turnout import PreferencePolicy, RouterExhaustedError, StreamFailurePolicy
-from turnout.testing import ScriptedAdapters
+from turnout.testing import FINISHED, ScriptedAdapters
 from turnout.testing.simulator import Answer, Cut, InStreamError, Silence, Stall, Status
 
 ROUNDS: Final = 8
@@ -109,6 +109,29 @@ def test_what_the_caller_was_handling_keeps_its_traceback_and_its_frames_their_c
     assert trace is not None
     assert trace.tb_next is not None
     assert trace.tb_next.tb_frame.f_locals["kept"] == "kept"
+
+
+class WithoutNotesError(Exception):
+    """An error of the user's own, that takes nothing."""
+
+    @property
+    def __notes__(self) -> list[str]:
+        raise LookupError("no notes")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+
+@pytest.mark.parametrize("notes", [None, (), [1]])
+def test_an_error_that_takes_no_note_is_its_providers_failure_as_any_other(rig: Any, notes: Any) -> None:
+    with_odd_notes = ConnectionError("cut")
+    with_odd_notes.__notes__ = notes
+    for error in (with_odd_notes, WithoutNotesError("cut")):
+        adapters = ScriptedAdapters({"a": [[error]], "b": [["b", FINISHED]]})
+        router = rig.scripted(adapters, "ab", policy=PreferencePolicy())
+        stream = router.invoke(rig.chat(stream=True))
+        assert list(stream) == ["b"]
+        assert [attempt.by.name for attempt in stream.report().attempts] == ["a", "b"]
 
 
 def test_a_bug_in_an_adapter_of_the_users_own_is_told_with_its_line_in_a_stream_too(rig: Any) -> None:
