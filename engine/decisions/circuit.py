@@ -160,12 +160,10 @@ def with_permit(
 
 
 def renewed(circuit: Circuit, permit: Permit) -> Circuit:
-    """The circuit with the life of a permit that is out prolonged. One in whose place there is another stays lapsed."""
-    probes, late = (
-        tuple(permit if one.number == permit.number else one for one in out)
-        for out in (circuit.probes, circuit.late)
-    )
-    return circuit if probes + late == circuit.permits else replace(circuit, probes=probes, late=late)
+    """The circuit with the life of a permit that is out prolonged. One in whose place there is another stays lapsed,
+    and one of an earlier bench goes on to its end: its probe proves nothing any more, so it may not keep others out."""
+    out = tuple(permit if one.number == permit.number else one for one in circuit.probes)
+    return circuit if out == circuit.probes else replace(circuit, probes=out)
 
 
 def without_permit(circuit: Circuit, number: int) -> Circuit:

@@ -121,7 +121,7 @@ class CircuitMachine(RuleBasedStateMachine):
     def a_permit_is_renewed(self, for_seconds: float, data: st.DataObject) -> None:
         permit = Permit(data.draw(st.sampled_from(sorted(self.probing))), self.now + for_seconds)
         self.circuit = renewed(self.circuit, permit)
-        if permit.number in self.permits:
+        if permit.number in self.permits and self.probing[permit.number] >= self.opened_in:
             self.permits[permit.number] = permit.expires_at
 
     def _fail(self, fault: Fault, asked: float | None, began: int, permit: int | None) -> None:
