@@ -100,7 +100,7 @@ class Writer:
         self.written = 0
         #: Left unwritten at the end, or for want of a driver.
         self.unwritten = 0
-        self.overflow = Overflow(config.max_rows)
+        self.overflow = Overflow(config.max_rows, clock)
         self.held = 0
         self.failing: str | None = None
 
@@ -129,7 +129,7 @@ class Writer:
         self._quiet = 0 if had_rows else self._quiet + 1
         if not self.bell:
             self.bell.give()
-        if self._quiet < _QUIET_TICKS:
+        if self._quiet < _QUIET_TICKS or not self.overflow.is_over:
             return self._flush_seconds
         self.asleep = True
         # Who put a row just before could not know that a ring was wanted.
