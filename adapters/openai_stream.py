@@ -190,6 +190,8 @@ class WatchedStream(NormalizedStream):
         if self._known and not isinstance(chunk, BaseModel):
             # JSON, but no object: nobody could read a field of it.
             raise json.JSONDecodeError("a chunk is no object", "", 0)
+        if self._known and self._watch.error:
+            raise self._seam.declared(chunk)
         self._strange = True
         return not self._readable and not self._known
 

@@ -182,6 +182,25 @@ def whole(body: object) -> Status:
     return Status(200, body=json.dumps(body), headers=JSON)
 
 
+@pytest.mark.parametrize("start", ["", "\ufeff", ": hello\n\n"])
+def test_an_event_named_error_is_one_whatever_its_data_look_like(
+    bench: Any, start: str, failure_of: FailureOf
+) -> None:
+    text = f'{start}event: error\ndata: {{"message": "boom"}}\n\n'
+    bench.play(Status(200, body=text, headers={"content-type": "text/event-stream"}))
+    failure = failure_of(lambda: list(bench.stream()))
+    assert "declared an error" in str(failure)
+    assert failure.message == "boom"
+
+
+def test_an_error_in_place_of_a_stream_may_begin_with_a_byte_order_mark(
+    bench: Any, failure_of: FailureOf
+) -> None:
+    body = "\ufeff" + json.dumps(ERRORS["message"][0])
+    bench.play(Status(200, body=body, headers=JSON))
+    assert_declared(failure_of(lambda: list(bench.stream())), "message", bench)
+
+
 @errors
 def test_an_error_in_place_of_a_stream_is_the_error_that_it_declares(
     bench: Any, name: str, failure_of: FailureOf
