@@ -1,5 +1,6 @@
 """How the command ends: its exit codes, 0 being success, Ctrl-C, and output that nobody reads."""
 
+import atexit
 import os
 import signal
 import sys
@@ -39,9 +40,14 @@ def ending_unread() -> Iterator[None]:
     """Make the end of a pipe's reader a short word and an exit code."""
     try:
         yield
-    except BrokenPipeError:
+    except OSError as error:
         _drop_unread()
-        _say(f"Stopped: {UNREAD}.")
+        why = (
+            UNREAD
+            if isinstance(error, BrokenPipeError)
+            else f"the output cannot be written ({error.strerror})"
+        )
+        _say(f"Stopped: {why}.")
         raise SystemExit(FAILED) from None
 
 
@@ -82,6 +88,8 @@ def end_orderly_at_ctrl_c() -> None:
     # Stays until the process ends: the engine's own end at exit is part of what is not to be interrupted.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _CtrlC())
+        # After all others. Python takes handlers of its programs away before it has ended: a press would kill it then.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 class _CtrlC:
@@ -119,7 +127,7 @@ def _drop_unread() -> None:
     with suppress(OSError):
         try:
             sys.stdout.flush()
-        except BrokenPipeError:
+        except OSError:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)

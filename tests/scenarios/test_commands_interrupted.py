@@ -165,6 +165,22 @@ def test_ctrl_c_waits_until_duckdb_is_loaded(monkeypatch: pytest.MonkeyPatch, tm
     assert loaded == ["duckdb"]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("command", [["demo", "--calls", "4"], ["simulate", "--port", "0"]])
+def test_a_command_whose_output_cannot_be_written_says_why(command: list[str], tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "turnout.cli", *command],
+            env={**os.environ, "HOME": str(tmp_path)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=END_SECONDS,
+        )
+    why = "the output cannot be written (No space left on device)"
+    assert (ended.returncode, ended.stderr) == (1, f"Stopped: {why}.\n")
+
+
 @pytest.mark.parametrize("command", [["demo", "--calls", "4"], ["simulate", "--port", "0"]])
 def test_a_command_whose_output_nobody_reads_says_so(command: list[str], tmp_path: Path) -> None:
     reader, writer = os.pipe()

@@ -128,3 +128,20 @@ def test_on_another_thread_nothing_is_changed() -> None:
     thread.start()
     thread.join(20)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+LAST = """
+import atexit, signal
+
+atexit.register(lambda: print(signal.getsignal(signal.SIGINT).name))
+from turnout.cli.exits import end_orderly_at_ctrl_c
+
+end_orderly_at_ctrl_c()
+"""
+
+
+def test_a_press_after_all_else_has_ended_does_not_kill() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LAST], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.stdout, done.stderr) == ("SIG_IGN\n", "")
