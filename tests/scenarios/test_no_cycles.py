@@ -115,7 +115,7 @@ class WithoutNotesError(Exception):
     """An error of the user's own, that takes nothing."""
 
     @property
-    def __notes__(self) -> list[str]:
+    def __notes__(self) -> list[str]:  # type: ignore[override]
         raise LookupError("no notes")
 
     def __setattr__(self, name: str, value: object) -> None:
