@@ -142,7 +142,7 @@ class NativeProvider:
             return self._failure(error, error.fault)
         if isinstance(error, ReentrantCallError):
             # An adapter that waits for its own router: no provider has done anything.
-            return self._failure(error, Fault.BAD_REQUEST)
+            return Failure(Fault.UNKNOWN, self.told(error), by_caller=True)
         return self._failure(error, Fault.TIMEOUT if isinstance(error, TimeoutError) else Fault.UNKNOWN)
 
     def assess(self, result: Any, attempt: Attempt) -> Outcome:

@@ -93,7 +93,7 @@ class Failure:
     ``message`` is the provider's own words, with no key, header or request body in it. ``retry_after_seconds`` is how
     long the provider asked to be left alone, if it did; ``should_retry`` whether it wants the same request again, None
     where it did not say. ``http_status`` and ``error_code`` go to the ledger. ``by_caller`` marks a timeout that the
-    call's own arguments gave.
+    call's own arguments gave, and what an adapter of the caller's own did wrong.
     """
 
     fault: Fault

@@ -125,15 +125,17 @@ def _give_up(claim: Claim) -> None:
 
 
 def is_within_another() -> bool:
-    """Whether the walk that asks is run by code that another one called, on the same thread: what it would wait for may
-    be that one's. Slow; for where a wait is about to begin."""
-    drivers = (walk_here.__code__, PooledWalk.__call__.__code__)
+    """Whether the walk that asks is run by code that another one of its router called, on the same thread: what it
+    would wait for may be that one's. Slow; for where a wait is about to begin."""
+    runtimes: list[Runtime] = []
     frame: FrameType | None = sys._getframe()
-    found = 0
     while frame is not None:
-        found += frame.f_code in drivers
+        if frame.f_code is walk_here.__code__:
+            runtimes.append(frame.f_locals["runtime"])
+        elif frame.f_code is PooledWalk.__call__.__code__:
+            runtimes.append(frame.f_locals["self"].runtime)
         frame = frame.f_back
-    return found > 1
+    return any(other is runtimes[0] for other in runtimes[1:])
 
 
 class PooledWalk:
@@ -144,7 +146,7 @@ class PooledWalk:
     ``settle(value, error)`` is called once, with the walk's value or what it raised.
     """
 
-    __slots__ = ("_handed", "_runtime", "_settle", "_walk")
+    __slots__ = ("_handed", "_settle", "_walk", "runtime")
 
     def __init__(
         self,
@@ -154,7 +156,7 @@ class PooledWalk:
         settle: Callable[[Any, BaseException | None], None],
     ) -> None:
         self._walk = walk
-        self._runtime = runtime
+        self.runtime = runtime
         self._handed = handed
         self._settle = settle
 
@@ -182,7 +184,7 @@ class PooledWalk:
                         self._park_for_task(step)
                         return
                     case TakeLane() if here:
-                        value = _lane_here(step, self._runtime)
+                        value = _lane_here(step, self.runtime)
                     case TakeLane():
                         self._park_for_lane(step)
                         return
@@ -209,10 +211,10 @@ class PooledWalk:
         settle(None, raised)
 
     def _park_for_task(self, step: Await) -> None:
-        task = self._runtime.loop.run(step.awaitable, step.context)
+        task = self.runtime.loop.run(step.awaitable, step.context)
         step.limit.on_cut(task.cancel)
         try:
-            alarm = self._runtime.alarms.at(step.limit.until, partial(_cancel, task))
+            alarm = self.runtime.alarms.at(step.limit.until, partial(_cancel, task))
         except BaseException:
             task.cancel()
             raise
@@ -227,7 +229,7 @@ class PooledWalk:
     def _go_on_from(self, task: "Future[Any]", step: Await) -> None:
         # Asked for, not raised: an error keeps the frames it is raised in, and these keep the task that keeps it.
         if task.cancelled():
-            if loop_ended(step, self._runtime):
+            if loop_ended(step, self.runtime):
                 self._broken(not_to_be_awaited())
             else:
                 self(None, TimeoutError("the call was cancelled"))
@@ -239,7 +241,7 @@ class PooledWalk:
         self(task.result(timeout=0) if error is None else None, error)
 
     def _resume(self, task: Callable[[], None]) -> None:
-        self._runtime.workers.resume(task)
+        self.runtime.workers.resume(task)
 
     def _park_for_lane(self, step: TakeLane) -> None:
         alarm: Alarmed | None = None
@@ -258,7 +260,7 @@ class PooledWalk:
 
         claim = Claim(wake)
         if step.limit.until != math.inf:
-            alarm = self._runtime.alarms.at(step.limit.until, partial(_give_up, claim))
+            alarm = self.runtime.alarms.at(step.limit.until, partial(_give_up, claim))
         # Left before standing in line: once enrolled, another thread may be walking already.
         step.limit.on_cut(lambda: _give_up(claim))
         enrol(claim, step.lanes)
@@ -283,7 +285,7 @@ class PooledWalk:
             if alarm is not None:
                 alarm.cancel()
 
-        alarm = self._runtime.alarms.at(step.limit.until, wake)
+        alarm = self.runtime.alarms.at(step.limit.until, wake)
         step.limit.on_cut(wake)
 
 

@@ -18,6 +18,7 @@ task (``Item.take``), which saves two switches of thread; its item is then a dud
 
 import threading
 import time
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -49,7 +50,7 @@ class WorkerPool:
         self._places = self._door.places
         self._search = Tokens(1)
         #: The threads that are about to send somebody.
-        self._sending: set[int] = set()
+        self._sending: list[int] = []
         #: Where idle workers wait to be called: with True the one called searches, with False it only looks up.
         self._parked: dict[SimpleQueue[bool], bool] = {}
         self._slots: set[SimpleQueue[bool]] = set()
@@ -162,14 +163,13 @@ class WorkerPool:
     def send_another(self) -> None:
         """Asked before a wait for tasks by who may be a signal handler: where it has interrupted one that was about to
         send somebody to them, somebody else is sent."""
-        if threading.get_ident() not in self._sending:
-            return
-        for thread in self._threads.copy():
-            if thread.is_held_up():
-                self._threads.discard(thread)
-                self._unborn.give()
-        # The one that is interrupted may have it in hand. One too many does no harm.
-        self._search.give()
+        if threading.get_ident() in self._sending:
+            for thread in self._threads.copy():
+                if thread.is_held_up():
+                    self._threads.discard(thread)
+                    self._unborn.give()
+            # The one that is interrupted may have it in hand. One too many does no harm.
+            self._search.give()
         self._provide()
 
     def stop(self, timeout_seconds: float) -> list[str]:
@@ -216,7 +216,7 @@ class WorkerPool:
         here = threading.get_ident()
         try:
             # Before the token is taken: a signal handler that comes from now on may be in the way.
-            self._sending.add(here)
+            self._sending.append(here)
             while self._backlog and self._somebody() and self._search.take():
                 if self._call_parked(searches=True):
                     return True
@@ -234,7 +234,8 @@ class WorkerPool:
             self._search.give()
             raise
         finally:
-            self._sending.discard(here)
+            with suppress(ValueError):
+                self._sending.remove(here)
         return True
 
     def _somebody(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from turnout import DeadlineExceededError, RouterExhaustedError
+from turnout import DeadlineExceededError, Fault
 from turnout.invocation import Progress
 from turnout.runtime.steps import TakeLane
 from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
@@ -180,10 +180,28 @@ def test_an_adapter_that_waits_on_a_worker_for_its_own_router_is_told_so_and_ben
         policy="preference",
         pool={"max_workers": 3},
     )
-    with pytest.raises(RouterExhaustedError, match="cannot wait for a future of the same router"):
-        router.submit(rig.chat()).result(WAIT)
-    assert router.health_report()["a"].consecutive_failures == 0
+    answer = router.submit(rig.chat())
+    # The call within the call, and the call itself, which goes on to the next.
+    gate.wait_for(1)
     gate.opened.set()
+    assert answer.result(WAIT) == "answer of b"
+    (failed, _) = answer.report().attempts
+    assert (failed.by.name, failed.fault) == ("a", Fault.UNKNOWN)
+    assert router.health_report()["a"].consecutive_failures == 0
+
+
+def test_a_call_within_a_call_of_another_router_keeps_to_its_share(rig: Any) -> None:
+    gate = Gate()
+    inner = rig.scripted(
+        ScriptedAdapters({"a": [gate], "b": [gate]}), "ab", policy="preference", pool={"max_workers": 2}
+    )
+    outer = rig.scripted(ScriptedAdapters({"a": [lambda call: inner.submit(rig.chat()).result()]}), "a")
+    answers = [outer.submit(rig.chat()) for _ in range(6)]
+    gate.wait_for(2)
+    in_line(inner, 4)
+    assert gate.arrived.empty()
+    gate.opened.set()
+    assert {answer.result(WAIT) for answer in answers} <= {"answer of a", "answer of b"}
 
 
 def test_who_waits_for_room_waits_where_its_attempts_take_it(rig: Any) -> None:
