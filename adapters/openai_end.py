@@ -13,7 +13,7 @@ _DONE: Final = re.compile(rb"[\r\n](?:\xef\xbb\xbf)?data: ?\[DONE\] *(?P<end>[\r
 #: The name of an event that tells of an error, whatever its data look like.
 _ERROR: Final = re.compile(rb"[\r\n](?:\xef\xbb\xbf)?event: ?error *[\r\n]")
 #: A byte order mark among it.
-_BLANK: Final = b"\xef\xbb\xbf \t\r\n"
+BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 #: Either may come in pieces.
 _TAIL_BYTES: Final = 32
 #: The longest JSON object that is looked at in place of a stream.
@@ -37,7 +37,7 @@ class EndWatch(Watch):
     def note(self, part: bytes) -> None:
         if self.body is not None:
             body = self.body + part
-            self.body = body if body.lstrip(_BLANK)[:1] in (b"", b"{") and len(body) <= _BODY_BYTES else None
+            self.body = body if body.lstrip(BLANK)[:1] in (b"", b"{") and len(body) <= _BODY_BYTES else None
         whole = self._tail + part
         self.error = self.error or _ERROR.search(whole) is not None
         mark = None if self._ended else _DONE.search(whole)

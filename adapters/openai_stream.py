@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from turnout.adapters.contract import NormalizedStream
 from turnout.adapters.openai_awaited import Awaited
 from turnout.adapters.openai_client import SdkClient, keep_over_fork
-from turnout.adapters.openai_end import EndWatch
+from turnout.adapters.openai_end import BLANK, EndWatch
 from turnout.adapters.openai_faults import Seam
-from turnout.adapters.openai_words import error_in
+from turnout.adapters.openai_words import error_in, message_of
 from turnout.errors import ProviderError
 
 #: The longest that whatever may follow the mark of an answer's end is waited for: usage most often comes at once, but
@@ -190,7 +190,8 @@ class WatchedStream(NormalizedStream):
         if self._known and not isinstance(chunk, BaseModel):
             # JSON, but no object: nobody could read a field of it.
             raise json.JSONDecodeError("a chunk is no object", "", 0)
-        if self._known and self._watch.error:
+        # What was read may be ahead of this chunk, which may be a remark.
+        if self._known and self._watch.error and message_of(chunk):
             raise self._seam.declared(chunk)
         self._strange = True
         return not self._readable and not self._known
@@ -205,7 +206,7 @@ class WatchedStream(NormalizedStream):
         body: object = None
         if self._watch.body:
             with contextlib.suppress(ValueError):
-                body = json.loads(self._watch.body)
+                body = json.loads(self._watch.body.strip(BLANK))
         if (error := error_in(body)) is not None:
             raise self._seam.declared(error)
 

@@ -193,6 +193,14 @@ def test_an_event_named_error_is_one_whatever_its_data_look_like(
     assert failure.message == "boom"
 
 
+def test_a_remark_before_an_event_named_error_does_not_pass_for_it(bench: Any, failure_of: FailureOf) -> None:
+    error = json.dumps({"error": {"message": "bad key", "code": "invalid_api_key"}})
+    text = f'data: {{"ping": 1}}\n\nevent: error\ndata: {error}\n\n'
+    bench.play(Status(200, body=text, headers={"content-type": "text/event-stream"}))
+    failure = failure_of(lambda: list(bench.stream()))
+    assert (failure.fault, failure.message) == (Fault.AUTH, "bad key")
+
+
 def test_an_error_in_place_of_a_stream_may_begin_with_a_byte_order_mark(
     bench: Any, failure_of: FailureOf
 ) -> None:
