@@ -1,6 +1,7 @@
 """How the command ends: its exit codes, 0 being success, Ctrl-C, and output that nobody reads."""
 
 import atexit
+import errno
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ USAGE: Final = 2
 #: Ctrl-C, as shells count it.
 INTERRUPTED: Final = 130
 UNREAD: Final = "nobody reads the output any more"
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _IMPATIENT_PRESSES: Final = 2
 
 
@@ -37,16 +39,16 @@ def ending_at_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def ending_unread() -> Iterator[None]:
-    """Make the end of a pipe's reader a short word and an exit code."""
+    """Make the end of a pipe's reader, and other troubles of the system, a short word and an exit code."""
     try:
         yield
     except OSError as error:
         _drop_unread()
-        why = (
-            UNREAD
-            if isinstance(error, BrokenPipeError)
-            else f"the output cannot be written ({error.strerror})"
-        )
+        why = str(error)
+        if error.errno == errno.EPIPE:
+            why = UNREAD
+        elif error.errno in _UNWRITABLE:
+            why = f"the output cannot be written ({error.strerror})"
         _say(f"Stopped: {why}.")
         raise SystemExit(FAILED) from None
 
