@@ -45,6 +45,8 @@ class CircuitMachine(RuleBasedStateMachine):
         self.benched_for: Effect | None = None
         self.opened_in = 0
         self.permits: dict[int, float] = {}
+        #: Those given before it opened anew, or was disabled: no renewal saves them.
+        self.late: set[int] = set()
         #: By permit, the epoch in which a probe began whose outcome is not known, be its permit good or not.
         self.probing: dict[int, int] = {}
 
@@ -121,7 +123,7 @@ class CircuitMachine(RuleBasedStateMachine):
     def a_permit_is_renewed(self, for_seconds: float, data: st.DataObject) -> None:
         permit = Permit(data.draw(st.sampled_from(sorted(self.probing))), self.now + for_seconds)
         self.circuit = renewed(self.circuit, permit)
-        if permit.number in self.permits and self.probing[permit.number] >= self.opened_in:
+        if permit.number in self.permits and permit.number not in self.late:
             self.permits[permit.number] = permit.expires_at
 
     def _fail(self, fault: Fault, asked: float | None, began: int, permit: int | None) -> None:
@@ -140,6 +142,7 @@ class CircuitMachine(RuleBasedStateMachine):
             return
         if effect is Effect.DISABLE:
             self.disabled = True
+            self._are_late()
             return
         if effect is Effect.COUNT:
             if late and not probed:
@@ -159,6 +162,11 @@ class CircuitMachine(RuleBasedStateMachine):
             return
         self.benched_until, self.benched_for = max(until, self.benched_until or NEVER), effect
         self.opened_in = self.epoch
+        self._are_late()
+
+    def _are_late(self) -> None:
+        self.permits = {number: end for number, end in self.permits.items() if end > self.now}
+        self.late |= self.permits.keys()
 
     def _news(self, effect: Effect, asked: float | None) -> float:
         obeyed = min(asked, RULES.max_retry_after_seconds) if asked is not None and asked > 0 else None

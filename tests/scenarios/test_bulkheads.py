@@ -181,8 +181,9 @@ def test_an_adapter_that_waits_on_a_worker_for_its_own_router_is_told_so_and_ben
         pool={"max_workers": 3},
     )
     answer = router.submit(rig.chat())
-    # The call within the call, and the call itself, which goes on to the next.
+    # The call within the call has come to the next, and the call itself stands in line behind it.
     gate.wait_for(1)
+    in_line(router, 1)
     gate.opened.set()
     assert answer.result(WAIT) == "answer of b"
     (failed, _) = answer.report().attempts
