@@ -169,16 +169,8 @@ def test_ctrl_c_waits_until_duckdb_is_loaded(monkeypatch: pytest.MonkeyPatch, tm
 @pytest.mark.parametrize("command", [["demo", "--calls", "4"], ["simulate", "--port", "0"]])
 def test_a_command_whose_output_cannot_be_written_says_why(command: list[str], tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "turnout.cli", *command],
-            env={**os.environ, "HOME": str(tmp_path)},
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=END_SECONDS,
-        )
-    why = "the output cannot be written (No space left on device)"
-    assert (ended.returncode, ended.stderr) == (1, f"Stopped: {why}.\n")
+        ended = written_to(full.fileno(), command, tmp_path)
+    assert ended == (1, "Stopped: the output cannot be written (No space left on device).\n")
 
 
 @pytest.mark.parametrize("command", [["demo", "--calls", "4"], ["simulate", "--port", "0"]])
@@ -186,14 +178,20 @@ def test_a_command_whose_output_nobody_reads_says_so(command: list[str], tmp_pat
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "turnout.cli", *command],
-            env={**os.environ, "HOME": str(tmp_path)},
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=END_SECONDS,
-        )
+        ended = written_to(writer, command, tmp_path)
     finally:
         os.close(writer)
-    assert (ended.returncode, ended.stderr) == (1, "Stopped: nobody reads the output any more.\n")
+    assert ended == (1, "Stopped: nobody reads the output any more.\n")
+
+
+def written_to(output: int, command: list[str], home: Path) -> tuple[int, str]:
+    """The exit code, and what is on stderr, of a command whose stdout is the file of that number."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "turnout.cli", *command],
+        env={**os.environ, "HOME": str(home)},
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=END_SECONDS,
+    )
+    return ended.returncode, ended.stderr
