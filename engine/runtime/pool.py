@@ -170,7 +170,8 @@ class WorkerPool:
                     self._unborn.give()
             # The one that is interrupted may have it in hand. One too many does no harm.
             self._search.give()
-        self._provide()
+        # Who waits, perhaps for a time, does not stand in for anybody.
+        self._summon()
 
     def stop(self, timeout_seconds: float) -> list[str]:
         """Let what is queued be done, then end every worker; the names of those still busy."""

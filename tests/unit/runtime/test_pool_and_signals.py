@@ -1,6 +1,7 @@
 """A signal handler that waits for a task, whatever it interrupts of the pool."""
 
 import signal
+import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
@@ -11,9 +12,30 @@ import pytest
 from turnout.clock import SystemClock
 from turnout.runtime.backlog import Backlog
 from turnout.runtime.pool import WorkerPool
+from turnout.runtime.strand import Strand
 from turnout.runtime.tokens import Tokens
 
 WAIT = 20.0
+
+
+def test_who_waits_does_the_work_of_nobody_where_the_system_gives_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = WorkerPool("test", max_workers=2, max_queue=10, idle_seconds=5.0, clock=SystemClock())
+    ran = SimpleQueue[int]()
+
+    def refused(thread: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    # As one leaves it who is interrupted before it sends somebody.
+    pool._backlog.put(lambda: ran.put(threading.get_ident()), None)
+    with monkeypatch.context() as patched:
+        patched.setattr(Strand, "start", refused)
+        pool.send_another()
+    assert ran.empty()
+    pool.send_another()
+    assert ran.get(timeout=WAIT) != threading.get_ident()
+    assert pool.stop(WAIT) == []
 
 
 @pytest.mark.parametrize(
