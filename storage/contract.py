@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
+from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
 from turnout.storage.rows import Row
 
 
@@ -29,6 +30,10 @@ class MetricsStore(Protocol):
         call_type: str | None = None,
     ) -> list[Row]:
         """Rows that started at or after ``since`` (with a time zone) and match every filter given, oldest first."""
+
+    def query_score_aggregates(self, query: ScoreAggregateQuery) -> list[ScoreAggregate]:
+        """The sums that scores are made from: exactly one for each partition asked for, all zeros where it has no
+        rows. One bounded operation of the database, at the one ``reference`` time that the query gives."""
 
     def close(self) -> None:
         """Release the database. Idempotent."""

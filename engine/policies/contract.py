@@ -1,10 +1,11 @@
 """What decides the order of providers, in two halves: one learns, the other plans."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 from turnout.calls import Attempt, CallType, Identity
+from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,48 @@ class Policy(Protocol):
 
     def observe(self, attempts: Sequence[Attempt]) -> Ranking | None:
         """Learn from attempts; a new ranking to publish, or None where nothing changed."""
+
+
+#: For each question, what the store knows of every provider it names, by provider id.
+Answers = Sequence[Mapping[str, ScoreAggregate]]
+
+
+class History(Protocol):
+    """The rows of the ledger, for a policy that asks about them."""
+
+    @property
+    def metrics_scope(self) -> str:
+        """The scope that the router writes its own rows under."""
+
+    def ask(self, questions: Sequence[ScoreAggregateQuery]) -> Answers:
+        """Have what was recorded so far written, then ask the store. Slow. Raises ``StorageError``, also for answers
+        that cannot be (``checked_aggregates``). Not from the ledger's own thread."""
+
+
+@runtime_checkable
+class ReadsHistory(Protocol):
+    """What a policy has besides that also learns from rows of before, and of other processes. The ordering actor puts
+    its questions to the store by way of the ledger, on no call's time, and every attempt is counted once: ``answered``
+    replaces what was observed before it, and what is observed after it is in no answer yet."""
+
+    @property
+    def refresh_seconds(self) -> float:
+        """How often it is asked for questions."""
+
+    def bind(self, history: History | None) -> None:
+        """Called once before anything else, in a forked child again; None where the router keeps no ledger."""
+
+    def questions(self) -> Sequence[ScoreAggregateQuery]:
+        """What to ask the store now."""
+
+    def answered(self, answers: Answers) -> Ranking | None:
+        """The answers to its last questions, in their order; a new ranking, or None where nothing changed."""
+
+    def unanswered(self, why: str) -> Ranking | None:
+        """The store could not be asked; a new ranking, or None."""
+
+    def aged(self) -> Ranking | None:
+        """Time went by without an attempt; a new ranking, or None."""
 
 
 @runtime_checkable
