@@ -4,8 +4,14 @@ from importlib.resources import files
 from typing import Final, Literal
 
 from turnout.errors import SchemaMismatchError
+from turnout.storage.schema.postgres_ddl import (
+    CREATE_PROVIDER_ATTEMPTS_TABLE_POSTGRES_SQL as CREATE_PROVIDER_ATTEMPTS_TABLE_POSTGRES_SQL,
+)
+from turnout.storage.schema.postgres_ddl import (
+    CREATE_SCHEMA_VERSIONS_TABLE_POSTGRES_SQL as CREATE_SCHEMA_VERSIONS_TABLE_POSTGRES_SQL,
+)
 
-Backend = Literal["duckdb", "sqlite"]
+Backend = Literal["duckdb", "sqlite", "postgres"]
 
 COMPONENT: Final = "metrics"
 VERSION: Final = 1
