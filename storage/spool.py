@@ -1,0 +1,203 @@
+"""Where rows wait while their store cannot take them: files that outlive the process."""
+
+import os
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from loguru import logger
+
+from turnout.clock import Clock, SystemClock
+from turnout.errors import StorageError
+from turnout.ids import TimeOrderedIds
+from turnout.storage.files import resolved
+from turnout.storage.rows import Row
+from turnout.storage.spool_files import OPEN, SEALED, Claim, OpenFile, claimed
+from turnout.storage.spool_lines import Lines, UnreadableError, encoded, header
+
+FILE_BYTES: Final = 64 * 1024 * 1024
+#: Rows that are made into lines, or given to a store, at a time.
+BATCH_ROWS: Final = 5_000
+_NAME: Final = re.compile(rf"[0-9a-f]{{32}}-\d+(?:{re.escape(OPEN)}|{re.escape(SEALED)})")
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIn:
+    """What was taken in: rows that were written, files that are done with, and lines that could not be read."""
+
+    rows: int = 0
+    files: int = 0
+    damaged_lines: int = 0
+
+
+class Spool:
+    """Rows that a store could not take yet, in append-only files of this process, until somebody takes them in.
+
+    Any number of processes and of these may share a ``folder``, which is made private at first use; nothing is touched
+    before. One is used by one thread at a time, but for ``is_empty``. A file is sealed at ``file_bytes``.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        file_bytes: int = FILE_BYTES,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.folder = resolved(folder)
+        self._file_bytes = file_bytes
+        self._ids = TimeOrderedIds(clock or SystemClock(), rng or random.Random())
+        self._open: OpenFile | None = None
+        self._pid = os.getpid()
+        self._mine: set[str] = set()
+        #: Files that this process cannot take in; each was told of once.
+        self._passed_over: frozenset[str] = frozenset()
+
+    def append(self, rows: Sequence[Row], *, durable: bool = False) -> None:
+        """Keep all of ``rows`` or none; with ``durable`` they outlive a crash of the machine too.
+
+        Raises ``StorageError`` when the disk does not take them, and for a row that no store would take.
+        """
+        if not rows:
+            return
+        chunks = (encoded(rows[start : start + BATCH_ROWS]) for start in range(0, len(rows), BATCH_ROWS))
+        try:
+            size = self._current().append(header(), chunks, durable=durable)
+        except StorageError:
+            raise
+        except BaseException as error:
+            # Whatever is the matter with this file, the next begins anew.
+            self.seal()
+            if isinstance(error, OSError):
+                raise StorageError(
+                    f"no rows can be spooled in {self.folder} ({error.strerror or error}); make room there, or name "
+                    "another spool_dir"
+                ) from error
+            raise
+        if size >= self._file_bytes:
+            self.seal()
+
+    def seal(self) -> None:
+        """Close the open file, so that any process may take it in. Never raises."""
+        self._leave_what_is_the_parents()
+        if self._open is not None:
+            self._open.seal()
+            self._open = None
+
+    def close(self) -> None:
+        """Seal. Idempotent."""
+        self.seal()
+
+    def forget_parent(self) -> None:
+        """In a forked child: leave the parent's file to the parent; the next rows go into a file of the child's own."""
+        self._pid = os.getpid()
+        self._mine = set()
+        if self._open is not None:
+            self._open.let_go()
+            self._open = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no file waits here, of this process or another, that could be taken in. Never raises."""
+        try:
+            return not self._waiting()
+        except OSError:
+            return True
+
+    def taken_in(self, write: Callable[[Sequence[Row]], None], *, others: bool = True) -> TakenIn:
+        """Hand the rows of every file to ``write``, oldest file first, up to 5,000 at a time, and delete the file.
+
+        Files that someone still appends to or takes in are left to them, with ``others=False`` all that this spool did
+        not make. What ``write`` raises goes on to the caller, and the file stays: some of its rows will come again,
+        and stores pass over those they have. Every row is such that all stores take it.
+
+        Raises ``StorageError`` when the folder cannot be read.
+        """
+        self.seal()
+        total = TakenIn()
+        try:
+            names = self._waiting()
+        except OSError as error:
+            raise StorageError(
+                f"the spool {self.folder} cannot be read ({error.strerror or error})"
+            ) from error
+        for name in names:
+            if others or Path(name).stem in self._mine:
+                done = self._take(Path(self.folder, name), write)
+                total = TakenIn(
+                    total.rows + done.rows,
+                    total.files + done.files,
+                    total.damaged_lines + done.damaged_lines,
+                )
+        return total
+
+    def _current(self) -> OpenFile:
+        self._leave_what_is_the_parents()
+        if self._open is not None and not self._open.is_there:
+            self._open.let_go()
+            self._open = None
+        if self._open is None:
+            self._open = OpenFile(Path(self.folder), lambda: f"{self._ids():032x}-{self._pid}")
+            self._mine.add(self._open.path.stem)
+        return self._open
+
+    def _leave_what_is_the_parents(self) -> None:
+        if self._pid != os.getpid():
+            self.forget_parent()
+
+    def _waiting(self) -> list[str]:
+        """The names of the files that wait, oldest first."""
+        try:
+            with os.scandir(self.folder) as entries:
+                return sorted(
+                    entry.name
+                    for entry in entries
+                    if _NAME.fullmatch(entry.name)
+                    and entry.name not in self._passed_over
+                    and entry.is_file(follow_symlinks=False)
+                )
+        except FileNotFoundError:
+            return []
+
+    def _take(self, path: Path, write: Callable[[Sequence[Row]], None]) -> TakenIn:
+        try:
+            claim = claimed(path)
+            if claim is None:
+                return TakenIn()
+            try:
+                return self._read(claim, write)
+            finally:
+                claim.close()
+        except UnreadableError as error:
+            self._pass_over(path, str(error))
+            return TakenIn()
+
+    def _read(self, claim: Claim, write: Callable[[Sequence[Row]], None]) -> TakenIn:
+        count, lines = 0, Lines(claim.file)
+        rows = iter(lines)
+        while batch := list(islice(rows, BATCH_ROWS)):
+            write(batch)
+            count += len(batch)
+        if lines.torn:
+            logger.debug("{} ends in a line that was not written to its end", claim.path)
+        try:
+            if lines.damaged:
+                logger.warning(
+                    "{}: {}; lines skipped: {}. The others were taken in, and the file is kept as {}",
+                    claim.path, lines.fault, lines.damaged, claim.set_aside().name,
+                )  # fmt: skip
+            else:
+                claim.delete()
+        except OSError as error:
+            self._pass_over(claim.path, f"was taken in and cannot be removed ({error.strerror or error})")
+        self._mine.discard(claim.path.stem)
+        return TakenIn(count, 1, lines.damaged)
+
+    def _pass_over(self, path: Path, why: str) -> None:
+        logger.warning("the spool file {} {}; it is left alone", path, why)
+        self._passed_over |= {path.name}
