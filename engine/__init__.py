@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from turnout.deadline import Limit
     from turnout.decisions.circuit import State
+    from turnout.decisions.history import ProviderHistory
     from turnout.engine import EngineStats
     from turnout.errors import (
         CallError,
@@ -105,6 +106,7 @@ _MODULES = {
     "config": "BudgetConfig HealthConfig LedgerConfig PoolConfig ProviderConfig StoreConfig",
     "deadline": "Limit",
     "decisions.circuit": "State",
+    "decisions.history": "ProviderHistory",
     "engine": "EngineStats",
     "errors": (
         "CallError ConfigError DeadlineExceededError DuplicateCallVariantProtocolError Exclusion "
@@ -213,6 +215,7 @@ __all__ = [
     "ProviderError",
     "ProviderHTTPError",
     "ProviderHealthReport",
+    "ProviderHistory",
     "ProviderResponsesError",
     "ProviderRouter",
     "ProviderSDKNotInstalledError",
