@@ -33,8 +33,10 @@ if TYPE_CHECKING:
         StoreConfig,
     )
     from turnout.deadline import Limit
+    from turnout.decisions.aggregates import Partition, ScoreAggregate, ScoreAggregateQuery
     from turnout.decisions.circuit import State
     from turnout.decisions.history import ProviderHistory
+    from turnout.decisions.stats import ProviderStats, aggregate_stats
     from turnout.engine import EngineStats
     from turnout.errors import (
         CallError,
@@ -105,8 +107,10 @@ _MODULES = {
     "checks": "UNSET",
     "config": "BudgetConfig HealthConfig LedgerConfig PoolConfig ProviderConfig StoreConfig",
     "deadline": "Limit",
+    "decisions.aggregates": "Partition ScoreAggregate ScoreAggregateQuery",
     "decisions.circuit": "State",
     "decisions.history": "ProviderHistory",
+    "decisions.stats": "ProviderStats aggregate_stats",
     "engine": "EngineStats",
     "errors": (
         "CallError ConfigError DeadlineExceededError DuplicateCallVariantProtocolError Exclusion "
@@ -207,6 +211,7 @@ __all__ = [
     "NormalizedStream",
     "OrderingPolicy",
     "Outcome",
+    "Partition",
     "Policy",
     "PoolConfig",
     "PreferencePolicy",
@@ -219,6 +224,7 @@ __all__ = [
     "ProviderResponsesError",
     "ProviderRouter",
     "ProviderSDKNotInstalledError",
+    "ProviderStats",
     "ProviderStreamInterruptedError",
     "ProviderTimeoutError",
     "Ranking",
@@ -239,6 +245,8 @@ __all__ = [
     "SQLiteMetricsStore",
     "SameProviderRetryPolicy",
     "SchemaMismatchError",
+    "ScoreAggregate",
+    "ScoreAggregateQuery",
     "State",
     "StickyRoutingPolicy",
     "StorageDriverMissingError",
@@ -253,4 +261,5 @@ __all__ = [
     "UnsupportedOperationError",
     "UnsupportedProtocolError",
     "Usage",
+    "aggregate_stats",
 ]
