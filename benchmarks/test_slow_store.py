@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from turnout import Row
+from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
 
 pytestmark = pytest.mark.benchmark(group="invoke() over a store that hangs, beside a healthy one")
 
@@ -35,6 +36,9 @@ class Store:
 
     def query_recent(self, *, since: datetime, **filters: str | None) -> list[Row]:
         return []
+
+    def query_score_aggregates(self, query: ScoreAggregateQuery) -> list[ScoreAggregate]:
+        return [ScoreAggregate(partition.provider_id) for partition in query.partitions]
 
     def let_go(self) -> None:
         self._released.set()

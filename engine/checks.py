@@ -141,9 +141,11 @@ def store_of(
         given = StoreConfig()
     if isinstance(given, StoreConfig | Mapping):
         return _built_store(settings_of(StoreConfig, given)), True
+    if isinstance(given, type):
+        raise ConfigError(f"metrics_store must be an object: give {given.__name__}(...), not the class")
     missing = [
         method
-        for method in ("record_attempts", "query_recent", "close")
+        for method in ("record_attempts", "query_recent", "query_score_aggregates", "close")
         if not callable(getattr(given, method, None))
     ]
     if missing:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from turnout.calls import EPOCH, MICROSECOND
+from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
 from turnout.errors import StorageDriverMissingError, StorageError, StorageLockedError
 from turnout.storage import schema
 from turnout.storage.arrow import RowBatch
@@ -16,6 +17,7 @@ from turnout.storage.files import create_private, resolved, touch_private
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
 from turnout.storage.rows import Row
+from turnout.storage.score_sql import DUCKDB, score_aggregates, score_statement
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -76,6 +78,15 @@ class DuckDBMetricsStore:
         with self._translated(), self._handle.reading() as cursor:
             found = cursor.execute(sql, [wanted.since_microseconds, *equal.values()]).fetchall()
         return [_row(values) for values in found]
+
+    def query_score_aggregates(self, query: ScoreAggregateQuery) -> list[ScoreAggregate]:
+        """One aggregate for each partition asked for, in their order, from one statement beside writers."""
+        if not query.partitions:
+            return []
+        statement, parameters = score_statement(query, DUCKDB)
+        with self._translated(), self._handle.reading() as cursor:
+            found = cursor.execute(statement, parameters).fetchall()
+        return score_aggregates(query.partitions, found)
 
     def release(self) -> None:
         """Give up the file now, so that another process may have it; the next use opens it again."""

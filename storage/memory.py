@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
+from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
+from turnout.decisions.stats import aggregates_of
 from turnout.errors import StorageError
 from turnout.storage.columns import COLUMNS
 from turnout.storage.filters import Filters
@@ -53,6 +55,16 @@ class MemoryMetricsStore:
             self._check_open()
             rows = list(self._rows.values())
         return sorted(filter(wanted.match, rows), key=lambda row: (row.started_at, row.attempt_id))
+
+    def query_score_aggregates(self, query: ScoreAggregateQuery) -> list[ScoreAggregate]:
+        """One aggregate for each partition asked for, in their order."""
+        with self._lock:
+            self._check_open()
+            rows = list(self._rows.values())
+        try:
+            return aggregates_of(rows, query)
+        except OverflowError as error:
+            raise StorageError(f"the latencies of a provider do not add up: {error}") from error
 
     def release(self) -> None:
         """Nothing to give up: there is no file."""

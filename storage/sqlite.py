@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from turnout.calls import EPOCH, MICROSECOND
+from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
 from turnout.errors import StorageError, StorageLockedError
 from turnout.storage import schema
 from turnout.storage.columns import COLUMNS, LABELS, column, labelled
@@ -17,6 +18,7 @@ from turnout.storage.files import create_private, resolved
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
 from turnout.storage.rows import Row
+from turnout.storage.score_sql import SQLITE, SQLITE_WITHOUT_POW, Dialect, score_aggregates, score_statement
 
 _BUSY_SECONDS: Final = 10.0
 _LARGEST_INSERT: Final = 512
@@ -68,6 +70,15 @@ class SQLiteMetricsStore:
         with self._translated(), self._handle.reading() as connection:
             found = connection.execute(sql, (wanted.since_microseconds, *equal.values())).fetchall()
         return [_row(values) for values in found]
+
+    def query_score_aggregates(self, query: ScoreAggregateQuery) -> list[ScoreAggregate]:
+        """One aggregate for each partition asked for, in their order, from one statement beside writers."""
+        if not query.partitions:
+            return []
+        with self._translated(), self._handle.reading() as connection:
+            statement, parameters = score_statement(query, _dialect(connection))
+            found = connection.execute(statement, parameters).fetchall()
+        return score_aggregates(query.partitions, found)
 
     def release(self) -> None:
         """Close the file now; the next use opens it again."""
@@ -124,6 +135,14 @@ def _connect(path: str, mode: str = "rw") -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
+
+
+def _dialect(connection: sqlite3.Connection) -> Dialect:
+    try:
+        connection.execute("SELECT pow(0.5, 1)")
+    except sqlite3.DatabaseError:
+        return SQLITE_WITHOUT_POW
+    return SQLITE
 
 
 def _build(path: str) -> None:
