@@ -107,7 +107,7 @@ def test_duckdb_beside_its_appender(side_by_side: Any, tmp_path: Path) -> None:
         closing(duckdb.connect(str(tmp_path / "driver.duckdb"))) as database,
     ):
         database.execute("SET threads = 1")
-        database.execute(schema.script("duckdb"))
+        database.execute(schema.whole(schema.StorageBackend.DUCKDB))
         appender = database.appender("provider_attempts")
 
         def append(rows: Sequence[Any]) -> None:
@@ -129,7 +129,8 @@ def test_sqlite_beside_its_executemany(side_by_side: Any, tmp_path: Path) -> Non
         closing(sqlite3.connect(tmp_path / "driver.sqlite", isolation_level=None)) as database,
     ):
         database.executescript(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + schema.script("sqlite")
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+            + schema.whole(schema.StorageBackend.SQLITE)
         )
 
         def insert(rows: Sequence[Any]) -> None:

@@ -3,26 +3,27 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from turnout.calls import EPOCH, MICROSECOND
 from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
-from turnout.errors import StorageDriverMissingError, StorageError, StorageLockedError
-from turnout.storage import schema
+from turnout.errors import StorageError
 from turnout.storage.arrow import RowBatch
 from turnout.storage.columns import COLUMNS, column
 from turnout.storage.files import create_private, resolved, touch_private
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
 from turnout.storage.rows import Row
+from turnout.storage.schema.duckdb_file import DEFAULT_PATH, build, driver, target_of, told
+from turnout.storage.schema.duckdb_shape import look
+from turnout.storage.schema.verdict import refuse_unless_current
 from turnout.storage.score_sql import DUCKDB, score_aggregates, score_statement
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-DEFAULT_PATH: Final = "~/.turnout/metrics.duckdb"
 _INCOMING: Final = "turnout_incoming"
 #: What the driver says where it does not run Python code any more.
 _NO_PYTHON: Final = "cannot run Python code"
@@ -55,7 +56,7 @@ class DuckDBMetricsStore:
             self._batch.load(rows)
             try:
                 _insert(connection, self._batch)
-            except _driver().InvalidInputException as error:
+            except driver().InvalidInputException as error:
                 if _NO_PYTHON not in str(error):
                     raise
                 _insert_text(connection, rows)
@@ -100,15 +101,15 @@ class DuckDBMetricsStore:
 
     def _open(self) -> "DuckDBPyConnection":
         if not os.path.lexists(self.path):
-            create_private(self.path, _build)
-        connection: DuckDBPyConnection = _driver().connect(self.path)
+            create_private(self.path, build)
+        connection: DuckDBPyConnection = driver().connect(self.path)
         try:
             # One thread does for batches of this size, and leaves no other behind to be missed after a fork.
             connection.execute("SET threads = 1")
             # A checkpoint writes the last hundred thousand rows anew, however few came: every 16 MiB of log (75,000
             # rows) it was a sixth of what a row costs. Closing makes one; after a crash this much is read again.
             connection.execute("SET wal_autocheckpoint = '64MB'")
-            _validate(connection, self.path)
+            refuse_unless_current(target_of(self.path), look(connection))
         except BaseException:
             connection.close()
             raise
@@ -124,8 +125,8 @@ class DuckDBMetricsStore:
             raise StorageError(f"a value does not fit the database {self.path}: {error}") from error
         except OSError as error:
             raise StorageError(f"the database {self.path} failed: {error.strerror or error}") from error
-        except _driver().Error as error:
-            raise _told(self.path, error) from error
+        except driver().Error as error:
+            raise told(self.path, error) from error
 
 
 def _insert(connection: "DuckDBPyConnection", batch: RowBatch) -> None:
@@ -134,9 +135,9 @@ def _insert(connection: "DuckDBPyConnection", batch: RowBatch) -> None:
     # them, and only a replay has any.
     try:
         connection.execute(f"INSERT INTO provider_attempts FROM {_INCOMING}")
-    except _driver().ConstraintException:
+    except driver().ConstraintException:
         connection.execute(f"INSERT INTO provider_attempts FROM {_INCOMING} ON CONFLICT DO NOTHING")
-    except _driver().CatalogException as error:
+    except driver().CatalogException as error:
         if _INCOMING not in str(error):
             raise
         # The first on this connection.
@@ -150,33 +151,6 @@ def _insert_text(connection: "DuckDBPyConnection", rows: Sequence[Row]) -> None:
     started = column(rows, "started_at")
     values = [{**row._asdict(), "started_at": at} for row, at in zip(rows, started, strict=True)]
     connection.execute(_INSERT_TEXT, [json.dumps(values)])
-
-
-def _driver() -> Any:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise StorageDriverMissingError(
-            'the DuckDB driver is not installed; pip install "turnout[duckdb]", or pass metrics_store=None'
-        ) from error
-    return duckdb
-
-
-def _told(path: str, error: Exception) -> StorageError:
-    text = str(error)
-    if "set lock on file" in text:
-        return StorageLockedError(
-            f"the database {path} is held by another process; stop that one, name another path, or keep the ledger "
-            "in SQLite, which several processes can share"
-        )
-    if "not a valid DuckDB database" in text:
-        return schema.mismatch(path, "is not a DuckDB database")
-    return StorageError(f"the database {path} failed: {text}")
-
-
-def _build(path: str) -> None:
-    with closing(_driver().connect(path)) as connection:
-        connection.execute(f"BEGIN;\n{schema.script('duckdb')}\nCOMMIT;")
 
 
 _AS_TEXT: Final = json.dumps([{name: "BIGINT" if name == "started_at" else "VARCHAR" for name in COLUMNS}])
@@ -198,45 +172,3 @@ def _row(values: Sequence[Any]) -> Row:
     row = dict(zip(COLUMNS, values, strict=True))
     row["started_at"] = EPOCH + row["started_at"] * MICROSECOND
     return Row(**row)
-
-
-def _validate(connection: "DuckDBPyConnection", path: str) -> None:
-    found = _shape(connection)
-    with closing(_driver().connect(":memory:", config={"threads": 1})) as reference:
-        reference.execute(schema.script("duckdb"))
-        expected = _shape(reference)
-    for table in expected:
-        if table not in found:
-            raise schema.mismatch(path, f"has no table {table}")
-    versions = connection.execute(
-        "SELECT version FROM turnout_schema_versions WHERE component = ?",
-        [schema.COMPONENT],
-    ).fetchall()
-    schema.refuse_other_version(path, [version for (version,) in versions])
-    for table, parts in expected.items():
-        if found[table] != parts:
-            raise schema.mismatch(path, f"has another table {table} than version {schema.VERSION}")
-
-
-def _shape(connection: "DuckDBPyConnection") -> dict[str, list[Any]]:
-    """The columns (name, type, nullability, default) and the constraints of each table of the schema."""
-    shapes: dict[str, list[Any]] = {}
-    for table, *part in connection.execute(
-        """
-        SELECT table_name, column_name, data_type, is_nullable, column_default FROM duckdb_columns()
-        WHERE database_name = current_database() AND schema_name = 'main'
-            AND table_name IN ('turnout_schema_versions', 'provider_attempts')
-        ORDER BY table_name, column_index
-        """
-    ).fetchall():
-        shapes.setdefault(table, []).append(part)
-    for table, *part in connection.execute(
-        """
-        SELECT table_name, constraint_text FROM duckdb_constraints()
-        WHERE database_name = current_database() AND schema_name = 'main'
-            AND table_name IN ('turnout_schema_versions', 'provider_attempts')
-        ORDER BY table_name, constraint_text
-        """
-    ).fetchall():
-        shapes.setdefault(table, []).append(part)
-    return shapes

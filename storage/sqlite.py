@@ -3,24 +3,27 @@
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from turnout.calls import EPOCH, MICROSECOND
 from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
 from turnout.errors import StorageError, StorageLockedError
-from turnout.storage import schema
 from turnout.storage.columns import COLUMNS, LABELS, column, labelled
 from turnout.storage.files import create_private, resolved
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
 from turnout.storage.rows import Row
+<<<<<<< HEAD
 from turnout.storage.score_sql import SQLITE, SQLITE_WITHOUT_POW, Dialect, score_aggregates, score_statement
+=======
+from turnout.storage.schema.sqlite_file import BUSY_SECONDS, NO_DATABASE, build, connect, is_busy, target_of
+from turnout.storage.schema.sqlite_shape import look
+from turnout.storage.schema.verdict import refusal, refuse_unless_current
+>>>>>>> 3e2cfd9 (Give the schema a second version, and judge databases by one rule)
 
-_BUSY_SECONDS: Final = 10.0
 _LARGEST_INSERT: Final = 512
 
 
@@ -36,7 +39,7 @@ class SQLiteMetricsStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = resolved(path)
-        self._handle = Handle(self.path, self._open, lambda _: _connect(self.path), ends_at_fork=True)
+        self._handle = Handle(self.path, self._open, lambda _: connect(self.path), ends_at_fork=True)
 
     def record_attempts(self, rows: Sequence[Row]) -> None:
         """Keep all of ``rows`` or none. A row whose ``attempt_id`` is already kept is passed over."""
@@ -92,10 +95,10 @@ class SQLiteMetricsStore:
 
     def _open(self) -> sqlite3.Connection:
         if not os.path.lexists(self.path):
-            create_private(self.path, _build)
-        connection = _connect(self.path)
+            create_private(self.path, build)
+        connection = connect(self.path)
         try:
-            _validate(connection, self.path)
+            refuse_unless_current(target_of(self.path), look(connection))
             # Safe against a crash of the process; a crash of the machine may take the last commits, never the file.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA temp_store = MEMORY")
@@ -110,16 +113,15 @@ class SQLiteMetricsStore:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF in (
-                sqlite3.SQLITE_BUSY,
-                sqlite3.SQLITE_LOCKED,
-            ):
+            if is_busy(error):
                 raise StorageLockedError(
-                    f"the database {self.path} was held by another process for {_BUSY_SECONDS:g} s; "
+                    f"the database {self.path} was held by another process for {BUSY_SECONDS:g} s; "
                     "try again later, or give the store another path"
                 ) from error
             raise StorageError(f"the database {self.path} failed: {error}") from error
         except sqlite3.Error as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+                raise refusal(target_of(self.path), NO_DATABASE) from error
             raise StorageError(f"the database {self.path} failed: {error}") from error
         except OSError as error:
             raise StorageError(f"the database {self.path} failed: {error.strerror or error}") from error
@@ -127,6 +129,7 @@ class SQLiteMetricsStore:
             raise StorageError(f"a value does not fit the database {self.path}: {error}") from error
 
 
+<<<<<<< HEAD
 def _connect(path: str, mode: str = "rw") -> sqlite3.Connection:
     return sqlite3.connect(
         f"{Path(path).as_uri()}?mode={mode}",
@@ -151,6 +154,8 @@ def _build(path: str) -> None:
         connection.executescript(f"BEGIN;\n{schema.script('sqlite')}\nCOMMIT;")
 
 
+=======
+>>>>>>> 3e2cfd9 (Give the schema a second version, and judge databases by one rule)
 # What a row has for itself; the rest it shares with others of its batch.
 _OWN: Final = tuple(name for name in COLUMNS if name not in LABELS)
 _LABELS_TABLE: Final = f"CREATE TEMP TABLE batch_labels (place INTEGER PRIMARY KEY, {', '.join(LABELS)})"
@@ -211,47 +216,3 @@ def _row(values: Sequence[Any]) -> Row:
         if row[name] is not None:
             row[name] = bool(row[name])
     return Row(**row)
-
-
-def _validate(connection: sqlite3.Connection, path: str) -> None:
-    try:
-        found = _shape(connection)
-    except sqlite3.OperationalError:
-        raise
-    except sqlite3.DatabaseError as error:
-        raise schema.mismatch(path, "is not a SQLite database") from error
-    with closing(sqlite3.connect(":memory:")) as reference:
-        reference.executescript(schema.script("sqlite"))
-        expected = _shape(reference)
-    for table in expected:
-        if not found[table]:
-            raise schema.mismatch(path, f"has no table {table}")
-    component = (schema.COMPONENT,)
-    versions = connection.execute(
-        "SELECT version FROM turnout_schema_versions WHERE component = ?", component
-    )
-    schema.refuse_other_version(path, [version for (version,) in versions])
-    for table, parts in expected.items():
-        if found[table] != parts:
-            raise schema.mismatch(path, f"has another table {table} than version {schema.VERSION}")
-
-
-def _shape(connection: sqlite3.Connection) -> dict[str, list[Any]]:
-    """The columns (name, type, nullability, default, key) and the indexes of each table of the schema."""
-    shapes = {}
-    for table in ("turnout_schema_versions", "provider_attempts"):
-        shape: list[Any] = connection.execute(f"PRAGMA table_info({table})").fetchall()
-        indexes = connection.execute(f"PRAGMA index_list({table})").fetchall()
-        if shape:
-            shape.append(
-                sorted(
-                    (
-                        origin,
-                        unique,
-                        [c[2] for c in connection.execute(f'PRAGMA index_info("{name}")')],
-                    )
-                    for _, name, unique, origin, _ in indexes
-                )
-            )
-        shapes[table] = shape
-    return shapes

@@ -1,40 +1,28 @@
 """The tables of a metrics database, as numbered SQL for each backend, side by side."""
 
 from importlib.resources import files
-from typing import Final, Literal
+from typing import Final
 
-from turnout.errors import SchemaMismatchError
+from turnout.storage.schema.facts import StorageBackend as StorageBackend
 from turnout.storage.schema.postgres_ddl import (
     CREATE_PROVIDER_ATTEMPTS_TABLE_POSTGRES_SQL as CREATE_PROVIDER_ATTEMPTS_TABLE_POSTGRES_SQL,
+)
+from turnout.storage.schema.postgres_ddl import (
+    CREATE_PROVIDER_FAILOVERS_VIEW_POSTGRES_SQL as CREATE_PROVIDER_FAILOVERS_VIEW_POSTGRES_SQL,
 )
 from turnout.storage.schema.postgres_ddl import (
     CREATE_SCHEMA_VERSIONS_TABLE_POSTGRES_SQL as CREATE_SCHEMA_VERSIONS_TABLE_POSTGRES_SQL,
 )
 
-Backend = Literal["duckdb", "sqlite", "postgres"]
-
 COMPONENT: Final = "metrics"
-VERSION: Final = 1
+VERSION: Final = 2
 
 
-def script(backend: Backend, version: int = VERSION) -> str:
-    """The SQL that brings a database of this backend to ``version`` from the one before."""
-    return files(__name__).joinpath(f"{backend}_{version:04d}.sql").read_text("utf-8")
+def script(backend: StorageBackend, version: int) -> str:
+    """The SQL that brings a database of this backend from the version before to ``version``, and states that there."""
+    return files(__name__).joinpath(f"{backend.value}_{version:04d}.sql").read_text("utf-8")
 
 
-def refuse_other_version(path: str, versions: list[int]) -> None:
-    """Raise ``SchemaMismatchError`` unless ``versions``, as the database at ``path`` states them, is the one in use."""
-    if versions == [VERSION]:
-        return
-    if versions and max(versions) > VERSION:
-        why = f"is of version {max(versions)}, made by a newer turnout; this one knows version {VERSION}"
-    else:
-        why = f"does not state version {VERSION} of the turnout metrics schema"
-    raise mismatch(path, why)
-
-
-def mismatch(path: str, why: str) -> SchemaMismatchError:
-    """The error for a database that was found and cannot be used; it says what to do."""
-    return SchemaMismatchError(
-        f"the database {path} {why}; it was left untouched. Give the store another path, or move that file away"
-    )
+def whole(backend: StorageBackend, version: int = VERSION) -> str:
+    """The SQL that makes ``version`` in a database without tables. It opens no transaction of its own."""
+    return "\n".join(script(backend, step) for step in range(1, version + 1))

@@ -1,5 +1,5 @@
-"""The PostgreSQL tables of the current version, whole, for those who have migration tooling of their own. What these
-two make is what the numbered files make one after the other."""
+"""The PostgreSQL schema of the current version, whole, for those who have migration tooling of their own. What these
+three make, in this order, is what the numbered files make one after the other."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ CREATE TABLE turnout_schema_versions (
     applied_at timestamp with time zone NOT NULL
 );
 
-INSERT INTO turnout_schema_versions VALUES ('metrics', 1, now());
+INSERT INTO turnout_schema_versions VALUES ('metrics', 2, now());
 """
 
 CREATE_PROVIDER_ATTEMPTS_TABLE_POSTGRES_SQL: Final = """\
@@ -44,4 +44,24 @@ CREATE TABLE provider_attempts (
 
 CREATE INDEX provider_attempts_scores
     ON provider_attempts (provider_id, model, protocol, call_type, started_at);
+
+CREATE INDEX provider_attempts_history ON provider_attempts (started_at);
+"""
+
+CREATE_PROVIDER_FAILOVERS_VIEW_POSTGRES_SQL: Final = """\
+CREATE VIEW provider_failovers WITH (security_invoker = true) AS
+SELECT
+    later.invocation_id,
+    later.started_at,
+    later.metrics_scope,
+    failed.provider_id AS from_provider_id,
+    failed.provider_name AS from_provider_name,
+    failed.fault,
+    later.provider_id AS to_provider_id,
+    later.provider_name AS to_provider_name,
+    later.success
+FROM provider_attempts AS later
+JOIN provider_attempts AS failed
+    ON failed.invocation_id = later.invocation_id AND failed.attempt_number = later.attempt_number - 1
+WHERE later.reason IN ('failover', 'stream_restart', 'hedge') AND NOT failed.success;
 """

@@ -29,7 +29,7 @@ def connection(made_once: psycopg.Connection) -> Iterator[psycopg.Connection]:
 
 def _make(connection: psycopg.Connection, version: int = schema.VERSION) -> None:
     for step in range(1, version + 1):
-        connection.execute(schema.script("postgres", step).encode())
+        connection.execute(schema.script(schema.StorageBackend.POSTGRES, step).encode())
 
 
 @pytest.mark.parametrize("version", SHAPES)
@@ -44,6 +44,7 @@ def test_the_whole_statements_make_what_the_numbered_files_make(postgres_url: st
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(schema.CREATE_SCHEMA_VERSIONS_TABLE_POSTGRES_SQL.encode())
         connection.execute(schema.CREATE_PROVIDER_ATTEMPTS_TABLE_POSTGRES_SQL.encode())
+        connection.execute(schema.CREATE_PROVIDER_FAILOVERS_VIEW_POSTGRES_SQL.encode())
         assert shape(connection) == SHAPES[schema.VERSION]
         validate(connection, "db")
 
@@ -74,6 +75,7 @@ CHANGES = {
     "the key is gone": "ALTER TABLE provider_attempts DROP CONSTRAINT provider_attempts_pkey",
     "a constraint is added": "ALTER TABLE provider_attempts ADD CHECK (queue_ms < 5)",
     "the index is gone": "DROP INDEX provider_attempts_scores",
+    "the view is gone": "DROP VIEW provider_failovers",
     "a unique index is added": "CREATE UNIQUE INDEX ON provider_attempts (invocation_id)",
 }
 
