@@ -16,13 +16,10 @@ from turnout.storage.files import create_private, resolved
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
 from turnout.storage.rows import Row
-<<<<<<< HEAD
-from turnout.storage.score_sql import SQLITE, SQLITE_WITHOUT_POW, Dialect, score_aggregates, score_statement
-=======
 from turnout.storage.schema.sqlite_file import BUSY_SECONDS, NO_DATABASE, build, connect, is_busy, target_of
 from turnout.storage.schema.sqlite_shape import look
 from turnout.storage.schema.verdict import refusal, refuse_unless_current
->>>>>>> 3e2cfd9 (Give the schema a second version, and judge databases by one rule)
+from turnout.storage.score_sql import SQLITE, SQLITE_WITHOUT_POW, Dialect, score_aggregates, score_statement
 
 _LARGEST_INSERT: Final = 512
 
@@ -129,17 +126,6 @@ class SQLiteMetricsStore:
             raise StorageError(f"a value does not fit the database {self.path}: {error}") from error
 
 
-<<<<<<< HEAD
-def _connect(path: str, mode: str = "rw") -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{Path(path).as_uri()}?mode={mode}",
-        uri=True,
-        timeout=_BUSY_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-
-
 def _dialect(connection: sqlite3.Connection) -> Dialect:
     try:
         connection.execute("SELECT pow(0.5, 1)")
@@ -148,14 +134,6 @@ def _dialect(connection: sqlite3.Connection) -> Dialect:
     return SQLITE
 
 
-def _build(path: str) -> None:
-    with closing(_connect(path, "rwc")) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(f"BEGIN;\n{schema.script('sqlite')}\nCOMMIT;")
-
-
-=======
->>>>>>> 3e2cfd9 (Give the schema a second version, and judge databases by one rule)
 # What a row has for itself; the rest it shares with others of its batch.
 _OWN: Final = tuple(name for name in COLUMNS if name not in LABELS)
 _LABELS_TABLE: Final = f"CREATE TEMP TABLE batch_labels (place INTEGER PRIMARY KEY, {', '.join(LABELS)})"
