@@ -23,8 +23,8 @@ class ProviderHistory:
     without a fault goes by its outcome. Tokens and ``cost_usd`` are sums over the attempts of which they are known,
     None where that is none; ``unpriced`` attempts are those whose cost is unknown.
 
-    ``failovers_caused`` are attempts at another provider that were made in place of one here (as failover, restart of
-    a stream, or hedge), whatever became of them.
+    ``failovers_caused`` are attempts at another provider that were made because one here failed (as failover, restart
+    of a stream, or hedge), whatever became of them.
     """
 
     provider_id: str
@@ -95,12 +95,12 @@ class HistoryTotals:
         if totals is None:
             totals = self._providers[provider_id] = _Totals()
         totals.add(recorded)
-        outcome, reason = recorded.outcome, recorded.reason
-        if outcome != Outcome.OK or recorded.attempt_number > 1:
-            for failed in self._failovers.told(
-                recorded.invocation_id, recorded.attempt_number, reason, provider_id, outcome
+        number, failed = recorded.attempt_number, recorded.success is False
+        if failed or number > 1:
+            for cause in self._failovers.told(
+                recorded.invocation_id, number, recorded.reason, provider_id, failed=failed
             ):
-                self._providers[failed].failovers_caused += 1
+                self._providers[cause].failovers_caused += 1
 
     def by_provider(self) -> dict[str, ProviderHistory]:
         """By provider id, those with the most attempts first."""

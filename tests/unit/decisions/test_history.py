@@ -152,16 +152,25 @@ def test_after_a_retry_the_failover_is_caused_once() -> None:
         [failed(), followed("failover", number=3)],
         [failed(invocation_id="other"), followed("failover")],
         [a_row(), followed("hedge", success=None, outcome="ignored")],
+        [a_row(success=None, outcome="ignored"), followed("hedge")],
+        [a_row(outcome="degraded"), followed("failover")],
     ],
-    ids=["at the same provider", "a retry", "not the next", "of another call", "a hedge that was not needed"],
+    ids=[
+        "at the same provider",
+        "a retry",
+        "not the next",
+        "of another call",
+        "a hedge that was not needed",
+        "a hedge of what was slow",
+        "after an answer that will do",
+    ],
 )
 def test_what_is_no_failover_is_not_counted(rows: list[Row]) -> None:
     assert sum(one.failovers_caused for one in history(*rows).values()) == 0
 
 
 def test_a_hedge_that_ended_before_the_attempt_it_stands_in_for_is_counted() -> None:
-    lost = a_row(success=None, outcome="ignored")
-    assert history(followed("hedge"), lost)["a"].failovers_caused == 1
+    assert history(followed("hedge"), failed())["a"].failovers_caused == 1
 
 
 def test_of_attempts_that_wait_for_their_other_half_the_oldest_are_forgotten(
@@ -219,7 +228,7 @@ def plainly_of(who: str, own: list[Row], rows: list[Row]) -> ProviderHistory:
     caused = 0
     for row in own:
         after = followers.get((row.invocation_id, row.attempt_number + 1))
-        if row.outcome != "ok" and after is not None and after.provider_id != who:
+        if row.success is False and after is not None and after.provider_id != who:
             caused += after.reason in ("failover", "stream_restart", "hedge")
     regular = [row.latency_ms for row in successes if row.call_type == "regular"]
     streams = [row.latency_ms for row in successes if row.call_type == "streaming"]
