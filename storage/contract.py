@@ -13,7 +13,10 @@ class MetricsStore(Protocol):
 
     Every method raises ``StorageError`` for what goes wrong. A call may block: no invocation waits for it.
 
-    One method more is called where a store has it: ``release()`` before a fork, to let go of the database.
+    Two methods more are called where a store has them. ``release()`` before a fork, to let go of the database, and
+    ``iterate_recent(*, since, metrics_scope=None, until=None)``, an iterator over the rows that ``query_recent`` would
+    list, up to but not including ``until``: it needs little memory however many there are, and holds nothing while the
+    reader does something else.
     """
 
     def record_attempts(self, rows: Sequence[Row]) -> None:

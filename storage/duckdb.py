@@ -12,7 +12,8 @@ from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
 from turnout.errors import StorageError
 from turnout.storage.arrow import RowBatch
 from turnout.storage.columns import COLUMNS, column
-from turnout.storage.files import create_private, resolved, touch_private
+from turnout.storage.duckdb_spans import Span, between, known, spans
+from turnout.storage.files import create_private, missing, resolved, touch_private
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
 from turnout.storage.rows import Row
@@ -34,10 +35,14 @@ class DuckDBMetricsStore:
 
     One process at a time has the file: another gets ``StorageLockedError``, a child forked while it was open too. An
     existing file that is not a ledger of this version is refused with ``SchemaMismatchError`` and left untouched.
+
+    With ``read_only`` nothing is made and nothing written: a missing file is a ``StorageError``. Any number of
+    processes may read one file so, while none writes it.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, read_only: bool = False) -> None:
         self.path = resolved(DEFAULT_PATH if path is None else path)
+        self._read_only = read_only
         self._handle: Handle[DuckDBPyConnection] = Handle(
             self.path,
             self._open,
@@ -50,6 +55,8 @@ class DuckDBMetricsStore:
         """Keep all of ``rows`` or none. A row whose ``attempt_id`` is already kept is passed over."""
         if not rows:
             return
+        if self._read_only:
+            raise StorageError(f"the store of {self.path} was made to read only")
         with self._translated(), self._handle.writing() as connection:
             # DuckDB makes its log at the first write after a checkpoint, readable by all; it takes one that is there.
             touch_private(f"{self.path}.wal")
@@ -80,6 +87,28 @@ class DuckDBMetricsStore:
             found = cursor.execute(sql, [wanted.since_microseconds, *equal.values()]).fetchall()
         return [_row(values) for values in found]
 
+    def iterate_recent(
+        self, *, since: datetime, metrics_scope: str | None = None, until: datetime | None = None
+    ) -> Iterator[Row]:
+        """The same rows one by one, up to but not including ``until``, in bounded memory. Those that are written
+        meanwhile may be among them."""
+        return self._iterated(Filters(since, metrics_scope, until=until))
+
+    def _iterated(self, wanted: Filters) -> Iterator[Row]:
+        equal = wanted.equal
+        where = " AND ".join(["true", *(f"{name} = ?" for name in equal)])
+        whole = Span(wanted.since_microseconds, wanted.until_microseconds)
+        with self._translated(), self._handle.reading() as cursor:
+            parts = list(spans(cursor, whole, where, list(equal.values())))
+        for span in parts:
+            sql = (
+                f"SELECT {_READ} FROM provider_attempts WHERE {where} AND {between(span)} "
+                "ORDER BY started_at, attempt_id"
+            )
+            with self._translated(), self._handle.reading() as cursor:
+                found = cursor.execute(sql, [*equal.values(), *known(span)]).fetchall()
+            yield from map(_row, found)
+
     def query_score_aggregates(self, query: ScoreAggregateQuery) -> list[ScoreAggregate]:
         """One aggregate for each partition asked for, in their order, from one statement beside writers."""
         if not query.partitions:
@@ -101,8 +130,10 @@ class DuckDBMetricsStore:
 
     def _open(self) -> "DuckDBPyConnection":
         if not os.path.lexists(self.path):
+            if self._read_only:
+                raise missing(self.path)
             create_private(self.path, build)
-        connection: DuckDBPyConnection = driver().connect(self.path)
+        connection: DuckDBPyConnection = driver().connect(self.path, read_only=self._read_only)
         try:
             # One thread does for batches of this size, and leaves no other behind to be missed after a fork.
             connection.execute("SET threads = 1")
@@ -153,6 +184,7 @@ def _insert_text(connection: "DuckDBPyConnection", rows: Sequence[Row]) -> None:
     connection.execute(_INSERT_TEXT, [json.dumps(values)])
 
 
+_AT: Final = COLUMNS.index("started_at")
 _AS_TEXT: Final = json.dumps([{name: "BIGINT" if name == "started_at" else "VARCHAR" for name in COLUMNS}])
 _INSERT_TEXT: Final = (
     "INSERT INTO provider_attempts SELECT * REPLACE (make_timestamptz(started_at) AS started_at) "
@@ -169,6 +201,4 @@ _READ: Final = ", ".join(
 
 
 def _row(values: Sequence[Any]) -> Row:
-    row = dict(zip(COLUMNS, values, strict=True))
-    row["started_at"] = EPOCH + row["started_at"] * MICROSECOND
-    return Row(**row)
+    return Row._make((*values[:_AT], EPOCH + values[_AT] * MICROSECOND, *values[_AT + 1 :]))

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from turnout.errors import ConfigError
+from turnout.errors import ConfigError, StorageError
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -48,3 +48,8 @@ def create_private(path: str, build: Callable[[str], None]) -> None:
 def touch_private(path: str) -> None:
     """Make sure that ``path`` exists and, where it had to be made, is private."""
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, PRIVATE_FILE))
+
+
+def missing(path: str) -> StorageError:
+    """The error for a database that was only to be read, and is not there."""
+    return StorageError(f"there is no database {path}; a router that keeps its ledger there makes it")

@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -50,7 +50,15 @@ class MemoryMetricsStore:
         call_type: str | None = None,
     ) -> list[Row]:
         """Rows that started at or after ``since`` and match every filter given, oldest first."""
-        wanted = Filters(since, metrics_scope, provider_id, model, protocol, call_type)
+        return self._found(Filters(since, metrics_scope, provider_id, model, protocol, call_type))
+
+    def iterate_recent(
+        self, *, since: datetime, metrics_scope: str | None = None, until: datetime | None = None
+    ) -> Iterator[Row]:
+        """The same rows one by one, up to but not including ``until``."""
+        return iter(self._found(Filters(since, metrics_scope, until=until)))
+
+    def _found(self, wanted: Filters) -> list[Row]:
         with self._lock:
             self._check_open()
             rows = list(self._rows.values())

@@ -12,7 +12,7 @@ from turnout.calls import EPOCH, MICROSECOND
 from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
 from turnout.errors import StorageError, StorageLockedError
 from turnout.storage.columns import COLUMNS, LABELS, column, labelled
-from turnout.storage.files import create_private, resolved
+from turnout.storage.files import create_private, missing, resolved
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
 from turnout.storage.rows import Row
@@ -22,6 +22,7 @@ from turnout.storage.schema.verdict import refusal, refuse_unless_current
 from turnout.storage.score_sql import SQLITE, SQLITE_WITHOUT_POW, Dialect, score_aggregates, score_statement
 
 _LARGEST_INSERT: Final = 512
+_PAGE_ROWS: Final = 4_096
 
 
 class SQLiteMetricsStore:
@@ -29,19 +30,24 @@ class SQLiteMetricsStore:
 
     Any number of processes may use one file, forked ones too. An existing file that is not a ledger of this version is
     refused with ``SchemaMismatchError`` and left untouched. ``started_at`` is kept as microseconds since 1970, UTC.
+
+    With ``read_only`` nothing is made and nothing written: a missing file is a ``StorageError``.
     """
 
     #: Its connections are closed before a fork, and opened anew after it.
     ends_at_fork: Final = True
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.path = resolved(path)
+        self._read_only = read_only
         self._handle = Handle(self.path, self._open, lambda _: connect(self.path), ends_at_fork=True)
 
     def record_attempts(self, rows: Sequence[Row]) -> None:
         """Keep all of ``rows`` or none. A row whose ``attempt_id`` is already kept is passed over."""
         if not rows:
             return
+        if self._read_only:
+            raise StorageError(f"the store of {self.path} was made to read only")
         with self._translated(), self._handle.writing() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -71,6 +77,34 @@ class SQLiteMetricsStore:
             found = connection.execute(sql, (wanted.since_microseconds, *equal.values())).fetchall()
         return [_row(values) for values in found]
 
+    def iterate_recent(
+        self, *, since: datetime, metrics_scope: str | None = None, until: datetime | None = None
+    ) -> Iterator[Row]:
+        """The same rows one by one, up to but not including ``until``, in bounded memory. Those that are written
+        meanwhile may be among them."""
+        return self._iterated(Filters(since, metrics_scope, until=until))
+
+    def _iterated(self, wanted: Filters) -> Iterator[Row]:
+        equal, until = wanted.equal, wanted.until_microseconds
+        where = ["started_at >= ?", "(started_at, attempt_id) > (?, ?)", *(f"{name} = ?" for name in equal)]
+        bounds: list[int | str] = [*equal.values()]
+        if until is not None:
+            where.append("started_at < ?")
+            bounds.append(until)
+        sql = (
+            f"SELECT {', '.join(COLUMNS)} FROM provider_attempts WHERE {' AND '.join(where)} "
+            f"ORDER BY started_at, attempt_id LIMIT {_PAGE_ROWS}"
+        )
+        # Page by page: nothing is held while the reader does something else.
+        after, last = wanted.since_microseconds, ""
+        while True:
+            with self._translated(), self._handle.reading() as connection:
+                found = connection.execute(sql, (after, after, last, *bounds)).fetchall()
+            yield from map(_row, found)
+            if len(found) < _PAGE_ROWS:
+                return
+            after, last = found[-1][_AT], found[-1][_ID]
+
     def query_score_aggregates(self, query: ScoreAggregateQuery) -> list[ScoreAggregate]:
         """One aggregate for each partition asked for, in their order, from one statement beside writers."""
         if not query.partitions:
@@ -92,6 +126,8 @@ class SQLiteMetricsStore:
 
     def _open(self) -> sqlite3.Connection:
         if not os.path.lexists(self.path):
+            if self._read_only:
+                raise missing(self.path)
             create_private(self.path, build)
         connection = connect(self.path)
         try:
@@ -134,6 +170,8 @@ def _dialect(connection: sqlite3.Connection) -> Dialect:
     return SQLITE
 
 
+_AT: Final = COLUMNS.index("started_at")
+_ID: Final = COLUMNS.index("attempt_id")
 # What a row has for itself; the rest it shares with others of its batch.
 _OWN: Final = tuple(name for name in COLUMNS if name not in LABELS)
 _LABELS_TABLE: Final = f"CREATE TEMP TABLE batch_labels (place INTEGER PRIMARY KEY, {', '.join(LABELS)})"
