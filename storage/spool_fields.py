@@ -20,6 +20,9 @@ _FIRST_TIME: Final = -62_135_510_400_000_000
 _LAST_TIME: Final = 253_402_214_400_000_000
 _LARGEST_32: Final = 2**31 - 1
 _LARGEST_64: Final = 2**63 - 1
+#: An entry of a PostgreSQL index holds 2,704 bytes, and these are in one together.
+_INDEXED: Final = ("provider_id", "model", "protocol", "call_type")
+_LONGEST_INDEXED: Final = 640
 
 
 def _identity(value: Any) -> str:
@@ -40,6 +43,13 @@ def _text(value: Any) -> str:
     if "\0" in value:
         raise ValueError("must not hold a NUL")
     return value
+
+
+def _short_text(value: Any) -> str:
+    text = _text(value)
+    if len(text) <= _LONGEST_INDEXED and (text.isascii() or len(text.encode()) <= _LONGEST_INDEXED):
+        return text
+    raise ValueError(f"must be of at most {_LONGEST_INDEXED} bytes")
 
 
 def _number(value: Any) -> float:
@@ -80,6 +90,8 @@ def _check_of(name: str, kind: Any) -> _Check:
         return _identity
     if name == "started_at":
         return _between(_FIRST_TIME, _LAST_TIME)
+    if name in _INDEXED:
+        return _short_text
     if name in ("attempt_number", "http_status"):
         return _between(0, _LARGEST_32)
     return {str: _text, float: _number, bool: _flag, int: _between(0, _LARGEST_64)}[kind]

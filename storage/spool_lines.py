@@ -20,7 +20,7 @@ from turnout.storage.spool_fields import CHECKS, REQUIRED, first_fault
 FORMAT: Final = "turnout-spool"
 VERSION: Final = 1
 #: No row is nearly as long. What has no newline for so many bytes is not read whole.
-LONGEST_LINE: Final = 1 << 24
+LONGEST_LINE: Final = 1 << 22
 _OWN: Final = tuple(name for name in COLUMNS if name not in LABELS)
 _STARTED_AT: Final = COLUMNS.index("started_at")
 _START: Final = re.compile(rb"[0-9a-f]{8} [\[{]")
@@ -121,23 +121,19 @@ class Lines:
 
     def _rows(self, line: bytes, *, is_last: bool) -> Iterator[Row]:
         whole = _whole(line)
-        if whole is None:
-            if is_last:
-                self.torn = True
-            else:
-                self._skip("does not hold its checksum")
-        texts = list(_texts_in(line)) if whole is None else [whole]
-        for text in texts:
+        why = "" if whole is not None else "does not hold its checksum"
+        if why and is_last:
+            self.torn, why = True, ""
+        for text in _texts_in(line) if whole is None else [whole]:
             if self._number == 1 and text.startswith("{"):
                 continue
             try:
                 yield self._row(text)
             except ValueError as error:
-                self._skip(str(error))
-
-    def _skip(self, why: str) -> None:
-        self.damaged += 1
-        self.fault = self.fault or f"line {self._number}: {why}"
+                why = why or str(error)
+        if why:
+            self.damaged += 1
+            self.fault = self.fault or f"line {self._number}: {why}"
 
     def _row(self, text: str) -> Row:
         values = _loaded(text)
@@ -163,10 +159,10 @@ def _whole(line: bytes) -> str | None:
 
 
 def _texts_in(line: bytes) -> Iterator[str]:
-    """The JSON texts in a line; more than one where the newline between two was lost."""
+    """The JSON texts that are whole in a line that is not, as where the newline between two was lost."""
     starts = [found.start() for found in _START.finditer(line)][:_MOST_STARTS]
     for place, start in enumerate(starts):
-        for end in [*(later - 1 for later in starts[place + 1 :]), len(line)]:
+        for end in [*(later - 1 for later in starts[place + 1 :]), len(line), len(line) - 1]:
             text = _whole(line[start:end])
             if text is not None:
                 yield text
@@ -174,18 +170,23 @@ def _texts_in(line: bytes) -> Iterator[str]:
 
 
 def _fields_of(text: str) -> Sequence[str]:
-    known = _loaded(text)
-    fields, version = known.get("fields"), known.get("version")
-    if known.get("format") != FORMAT or version != VERSION or not isinstance(fields, list):
+    try:
+        known = _loaded(text)
+    except ValueError as error:
+        raise UnreadableError(f"begins with a line that is no JSON: {error}") from None
+    of, version, fields = known.get("format"), known.get("version"), known.get("fields")
+    if of != FORMAT or version != VERSION:
         raise UnreadableError(
-            f"is of format {known.get('format')} {version}; this turnout reads {FORMAT} {VERSION}"
+            f"is of format {of!r:.40} {version!r:.20}; this turnout reads {FORMAT} {VERSION}"
         )
-    if not all(isinstance(name, str) for name in fields) or len(set(fields)) < len(fields):
-        raise UnreadableError("names its fields in a way that this turnout cannot read")
+    if not isinstance(fields, list) or not all(isinstance(name, str) for name in fields):
+        raise UnreadableError("does not name its fields")
     if unknown := [name for name in fields if name not in COLUMNS]:
-        raise UnreadableError(f"has the field {unknown[0]}, which this turnout does not know")
+        raise UnreadableError(f"has the field {unknown[0]!r:.40}, which this turnout does not know")
     if missing := [name for name in REQUIRED if name not in fields]:
         raise UnreadableError(f"has no field {missing[0]}, which this turnout needs")
+    if len(set(fields)) < len(fields):
+        raise UnreadableError("names a field twice")
     return COLUMNS if tuple(fields) == COLUMNS else fields
 
 

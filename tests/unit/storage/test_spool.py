@@ -3,7 +3,7 @@
 import os
 import stat
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from turnout.errors import StorageError
 from turnout.storage.memory import MemoryMetricsStore
 from turnout.storage.rows import Row
 from turnout.storage.spool import Spool, TakenIn
+from turnout.testing import ManualClock
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -83,11 +84,13 @@ def test_rows_come_back_as_they_were_and_once(folder: Path, spool: Spool) -> Non
 
 
 def test_rows_are_given_oldest_file_first_and_in_bounded_batches(folder: Path) -> None:
-    rows = rows_of(1, 12_000)
-    first, second = Spool(folder), Spool(folder)
+    rows, clock = rows_of(1, 12_000), ManualClock()
+    first, second = Spool(folder, clock=clock), Spool(folder, clock=clock)
     first.append(rows[:6_000])
     first.seal()
+    clock.advance(0.001)
     second.append(rows[6_000:6_001])
+    clock.advance(0.001)
     first.append(rows[6_001:])
     first.seal()
     second.seal()
@@ -306,74 +309,16 @@ def test_a_row_that_no_store_would_take_is_refused_with_all_its_batch(
 ) -> None:
     spool.append(rows_of(1, 1))
     with pytest.raises(StorageError, match=named):
-        spool.append([*rows_of(2, 5_100), a_row(5_101, **known)])
+        spool.append([a_row(2), a_row(3, **known)])
     spool.append(rows_of(2, 2))
     assert taken(spool) == rows_of(1, 2)
 
 
-def in_a_child(work: Callable[[], None]) -> int:
-    pid = os.fork()
-    if not pid:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-@pytest.mark.parametrize("forgets", [True, False])
-def test_a_forked_child_writes_a_file_of_its_own(folder: Path, spool: Spool, forgets: bool) -> None:
-    spool.append(rows_of(1, 1))
-
-    def child() -> None:
-        if forgets:
-            spool.forget_parent()
-        assert taken(spool) == []
-        spool.append(rows_of(2, 2))
-        spool.close()
-
-    assert in_a_child(child) == 0
-    # Had the child sealed, deleted or unlocked the parent's file, this would be gone, or another could take it.
-    assert taken(Spool(folder)) == rows_of(2, 2)
-    spool.append(rows_of(3, 3))
-    assert taken(spool) == [a_row(1), a_row(3)]
-
-
-def test_a_child_that_never_looks_at_the_spool_delays_rows_of_a_parent_that_is_gone_and_loses_none(
-    folder: Path,
-) -> None:
-    spool = Spool(folder)
-    spool.append(rows_of(1, 1))
-    done, end = os.pipe()
-    pid = os.fork()
-    if not pid:
-        os.close(end)
-        os.read(done, 1)
-        os._exit(0)
-    os.close(done)
-    spool.forget_parent()
-    other = Spool(folder)
-    assert taken(other) == []
-    assert not other.is_empty
-    os.close(end)
-    os.waitpid(pid, 0)
-    assert taken(other) == rows_of(1, 1)
-
-
-def test_a_child_that_never_looks_at_the_spool_delays_nothing_that_its_parent_sealed(
-    folder: Path, spool: Spool
-) -> None:
-    spool.append(rows_of(1, 1))
-    done, end = os.pipe()
-    pid = os.fork()
-    if not pid:
-        os.close(end)
-        os.read(done, 1)
-        os._exit(0)
-    os.close(done)
-    spool.seal()
-    assert taken(Spool(folder)) == rows_of(1, 1)
-    os.close(end)
-    os.waitpid(pid, 0)
+def test_a_row_that_is_refused_late_takes_back_what_was_written_before_it(folder: Path, spool: Spool) -> None:
+    for first in ([], rows_of(1, 1)):
+        spool.append(first)
+        before = [path.stat().st_size for path in folder.iterdir()] if first else [0]
+        with pytest.raises(StorageError, match="attempt_id"):
+            spool.append([*rows_of(2, 5_100), a_row(5_101, attempt_id="x")])
+        assert [path.stat().st_size for path in folder.iterdir()] == before
+    assert taken(spool) == rows_of(1, 1)
