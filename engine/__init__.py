@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from turnout.decisions.aggregates import Partition, ScoreAggregate, ScoreAggregateQuery
     from turnout.decisions.circuit import State
     from turnout.decisions.history import ProviderHistory
+    from turnout.decisions.scoring import ProviderScore, ScoreWeights, calculate_provider_score
     from turnout.decisions.stats import ProviderStats, aggregate_stats
     from turnout.engine import EngineStats
     from turnout.errors import (
@@ -110,6 +111,7 @@ _MODULES = {
     "decisions.aggregates": "Partition ScoreAggregate ScoreAggregateQuery",
     "decisions.circuit": "State",
     "decisions.history": "ProviderHistory",
+    "decisions.scoring": "ProviderScore ScoreWeights calculate_provider_score",
     "decisions.stats": "ProviderStats aggregate_stats",
     "engine": "EngineStats",
     "errors": (
@@ -224,6 +226,7 @@ __all__ = [
     "ProviderResponsesError",
     "ProviderRouter",
     "ProviderSDKNotInstalledError",
+    "ProviderScore",
     "ProviderStats",
     "ProviderStreamInterruptedError",
     "ProviderTimeoutError",
@@ -247,6 +250,7 @@ __all__ = [
     "SchemaMismatchError",
     "ScoreAggregate",
     "ScoreAggregateQuery",
+    "ScoreWeights",
     "State",
     "StickyRoutingPolicy",
     "StorageDriverMissingError",
@@ -262,4 +266,5 @@ __all__ = [
     "UnsupportedProtocolError",
     "Usage",
     "aggregate_stats",
+    "calculate_provider_score",
 ]

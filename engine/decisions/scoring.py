@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
 from turnout.calls import CallType
+from turnout.decisions.stats import ProviderStats
 from turnout.errors import ConfigError
 
 _MAY_BE_ZERO: Final = frozenset({"success_weight", "speed_weight", "optimistic_start"})
@@ -52,7 +53,7 @@ class ScoreWeights:
                 return self.streaming_ttft_reference_ms
 
 
-class Score(NamedTuple):
+class ProviderScore(NamedTuple):
     """Each between 0 and 1; ``total`` is what providers are compared by."""
 
     total: float
@@ -60,9 +61,22 @@ class Score(NamedTuple):
     speed_quality: float
 
 
+def calculate_provider_score(
+    stats: ProviderStats, weights: ScoreWeights | None = None, call_type: CallType = CallType.REGULAR
+) -> ProviderScore:
+    """The score of a provider for calls of one type: the two are never blended."""
+    weights = ScoreWeights() if weights is None else weights
+    match CallType(call_type):
+        case CallType.REGULAR:
+            seen = stats.regular_attempts, stats.regular_successes, stats.regular_latency_ms
+        case CallType.STREAMING:
+            seen = stats.streaming_attempts, stats.streaming_successes, stats.streaming_ttft_ms
+    return score_of(*seen, weights, call_type)
+
+
 def score_of(
     attempts: float, successes: float, latency_ms: float | None, weights: ScoreWeights, call_type: CallType
-) -> Score:
+) -> ProviderScore:
     """A provider's score from its ``attempts`` and those of them that were ``successes`` (0 <= successes <= attempts;
     decayed counts are as good), and the mean latency of the successes (None where none is known; to the first content
     for streams)::
@@ -85,4 +99,4 @@ def score_of(
     total = (weights.success_weight * success_quality + weights.speed_weight * speed_quality) / (
         weights.success_weight + weights.speed_weight
     )
-    return Score(total, success_quality, speed_quality)
+    return ProviderScore(total, success_quality, speed_quality)

@@ -16,15 +16,19 @@ from turnout import (
     ProviderError,
     ProviderHTTPError,
     ProviderRouter,
+    ProviderScore,
+    ProviderStats,
     ProviderTimeoutError,
     RoundRobinPolicy,
+    ScoreWeights,
     StickyRoutingPolicy,
     StreamRestart,
     TurnoutError,
     UnsupportedOperationError,
+    calculate_provider_score,
 )
 from turnout.adapters.openai_codes import fault_of_status
-from turnout.decisions.scoring import Score, ScoreWeights, score_of
+from turnout.decisions.scoring import score_of
 from turnout.testing import FINISHED, ManualClock, ScriptedAdapters
 
 VECTORS: dict[str, Any] = json.loads(Path(__file__).with_name("native_routing_scenarios.json").read_text())
@@ -47,10 +51,21 @@ def test_a_scenario_goes_as_it_was_observed(name: str) -> None:
 def test_a_score_is_as_it_was_observed(row: dict[str, Any]) -> None:
     row = dict(row)
     weights = ScoreWeights(**row.pop("weights"))
-    observed = Score(row.pop("total"), row.pop("success_quality"), row.pop("speed_quality"))
+    observed = ProviderScore(row.pop("total"), row.pop("success_quality"), row.pop("speed_quality"))
     call_type, latency_ms = CallType(row.pop("call_type")), row.pop("avg_latency_ms")
     score = score_of(**row, latency_ms=latency_ms, weights=weights, call_type=call_type)
     assert score == pytest.approx(observed, rel=1e-12, abs=0.0)
+    of_stats = calculate_provider_score(stats(call_type, latency_ms, **row), weights, call_type)
+    assert of_stats == score
+
+
+def stats(call_type: CallType, latency_ms: float | None, attempts: float, successes: float) -> ProviderStats:
+    """A provider's statistics with these for one call type, and others for the other, which must not matter."""
+    match call_type:
+        case CallType.REGULAR:
+            return ProviderStats("p", "P", attempts, successes, None, latency_ms, 3.0, 1.0, None, 1.0)
+        case CallType.STREAMING:
+            return ProviderStats("p", "P", 3.0, 1.0, None, 1.0, attempts, successes, None, latency_ms)
 
 
 def test_the_whole_file_is_replayed() -> None:

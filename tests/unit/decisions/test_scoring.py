@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnout import CallType, ConfigError
-from turnout.decisions.scoring import Score, ScoreWeights, score_of
+from turnout.decisions.scoring import ProviderScore, ScoreWeights, score_of
 
 DEFAULT = ScoreWeights()
 SHARES = st.floats(0.0, 1.0)
@@ -31,7 +31,7 @@ def test_the_defaults_are_those_of_the_source() -> None:
 
 
 def test_who_was_never_tried_has_the_optimistic_start() -> None:
-    assert score_of(0, 0, None, DEFAULT, CallType.REGULAR) == Score(0.75, 0.75, 0.75)
+    assert score_of(0, 0, None, DEFAULT, CallType.REGULAR) == ProviderScore(0.75, 0.75, 0.75)
 
 
 def test_attempts_outweigh_the_start_bit_by_bit() -> None:
