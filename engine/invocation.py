@@ -27,6 +27,7 @@ from turnout.decisions.walk import Size, StreamEnd
 from turnout.errors import Exclusion, FailedAttempt, told
 from turnout.faults import Failure
 from turnout.ids import id_text
+from turnout.runtime.gauge import Gauge, Mark
 from turnout.runtime.lane import Lane, Token
 from turnout.runtime.pace import Pace
 from turnout.runtime.steps import Call
@@ -71,6 +72,8 @@ class Target:
     #: Whether a call under way always ends when its limit does.
     cuttable: bool = True
     context_window: int | None = None
+    #: Counts the attempts in flight, streams until their end, where somebody wants to know.
+    in_flight: Gauge | None = None
 
     def granted_seconds(self, call_type: CallType) -> float:
         """How long an attempt may take: for a whole answer, or until a stream's first content."""
@@ -97,10 +100,11 @@ class Invocation(NamedTuple):
 
 
 class UnderWay(NamedTuple):
-    """An attempt in flight; ``started`` is monotonic."""
+    """An attempt in flight; ``started`` is monotonic. ``mark`` counts it as long as it is that."""
 
     by: Identity
     started: float
+    mark: Mark | None = None
 
 
 class Progress:
@@ -241,7 +245,8 @@ class Try(Call):
         self.token = token
         self.began = clock.wall()
         self.started = started = clock.monotonic()
-        progress.under_way = _new(UnderWay, (target.identity, started))
+        mark = None if target.in_flight is None else target.in_flight.mark()
+        progress.under_way = _new(UnderWay, (target.identity, started, mark))
         self.function = target.invoke
         self.request = invocation.request
         # Each attempt has a copy of its own, so that one does not see what another set.

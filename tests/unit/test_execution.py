@@ -10,10 +10,12 @@ from turnout import DeadlineExceededError, RouterExhaustedError, SameProviderRet
 from turnout.actors.health import AskPermit, AskToken, Failed
 from turnout.calls import CallType, FilterReason, Identity, Outcome, StreamFailurePolicy
 from turnout.config import BudgetConfig, HealthConfig
+from turnout.decisions.walk import StreamEnd
 from turnout.faults import Failure, Fault
+from turnout.in_flight import counted
 from turnout.invocation import Target, Try
-from turnout.runtime.steps import Ask, Sleep, TakeLane
-from turnout.testing import Stage
+from turnout.runtime.steps import Ask, HandOver, Sleep, TakeLane
+from turnout.testing import FINISHED, ScriptedStream, Stage
 
 Walk = Generator[Any, Any, Any]
 
@@ -209,3 +211,40 @@ def test_a_probe_that_is_interrupted_while_its_failure_is_told_gives_its_permit_
         walk.throw(KeyboardInterrupt())
 
     assert by_hand.probes_out("a") == 0
+
+
+def test_an_attempt_is_in_flight_from_its_begin_until_it_was_judged() -> None:
+    targets, in_flight = counted([target("a"), target("b")])
+    by_hand = ByHand(*targets)
+    walk = by_hand.walk()
+    assert is_tried(walk.send(None)) == "a"
+    assert (in_flight("a"), in_flight("b")) == (1, 0)
+
+    step = walk.throw(DOWN)
+    assert in_flight("a") == 0
+    assert is_tried(answered(walk, step)) == "b"
+    assert (in_flight("a"), in_flight("b")) == (0, 1)
+    walk.close()
+    assert in_flight("b") == 0
+
+
+def test_a_stream_is_in_flight_until_its_end() -> None:
+    (streaming,), in_flight = counted([target("a")])
+    by_hand = ByHand(streaming)
+    walk = by_hand.walk(call_type=CallType.STREAMING)
+    assert is_tried(walk.send(None)) == "a"
+    step = walk.send(ScriptedStream(["Hello", FINISHED]))
+    assert isinstance(step, HandOver)
+    assert in_flight("a") == 1
+    with pytest.raises(StopIteration):
+        walk.send(StreamEnd(chunks=1, completed=True, given=1, first_seconds=0.1))
+    assert in_flight("a") == 0
+
+
+def test_a_walk_that_is_dropped_leaves_nothing_in_flight() -> None:
+    (lone,), in_flight = counted([target("a")])
+    by_hand = ByHand(lone)
+    walk = by_hand.walk()
+    walk.send(None)
+    del walk
+    assert in_flight("a") == 0
