@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from turnout.faults import Failure, Fault
     from turnout.future import InvocationFuture
     from turnout.policies.contract import OrderingPolicy, Policy, Ranking, RoutingContext
+    from turnout.policies.least_loaded import LeastLoadedPolicy
     from turnout.policies.preference import PreferencePolicy
     from turnout.policies.retry import (
         RetryContext,
@@ -128,6 +129,7 @@ _MODULES = {
     "faults": "Failure Fault",
     "future": "InvocationFuture",
     "policies.contract": "OrderingPolicy Policy Ranking RoutingContext",
+    "policies.least_loaded": "LeastLoadedPolicy",
     "policies.preference": "PreferencePolicy",
     "policies.retry": "RetryContext RetryPolicy RetryProviderScope SameProviderRetryPolicy",
     "policies.round_robin": "RoundRobinPolicy",
@@ -197,6 +199,7 @@ __all__ = [
     "InvalidCallError",
     "InvalidOperationArgumentsError",
     "InvocationFuture",
+    "LeastLoadedPolicy",
     "LedgerConfig",
     "LedgerStats",
     "Limit",

@@ -32,3 +32,10 @@ def named_ids(setting: str, given: Sequence[str]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise ConfigError(f"{setting} names a provider twice: {', '.join(names)}")
     return names
+
+
+def number_above_zero(setting: str, given: float, at_most: float) -> float:
+    """Raises ``ConfigError`` for what is no number above 0, up to ``at_most``."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= at_most:
+        raise ConfigError(f"{setting} must be a number above 0, up to {at_most:g}, not {given!r}")
+    return float(given)
