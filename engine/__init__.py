@@ -87,6 +87,8 @@ if TYPE_CHECKING:
         SameProviderRetryPolicy,
     )
     from turnout.policies.round_robin import RoundRobinPolicy
+    from turnout.policies.score import ScoreBasedPolicy
+    from turnout.policies.score_history import HistoryScope
     from turnout.policies.sticky import StickyRoutingPolicy
     from turnout.router import ProviderRouter
     from turnout.storage.contract import MetricsStore
@@ -133,6 +135,8 @@ _MODULES = {
     "policies.preference": "PreferencePolicy",
     "policies.retry": "RetryContext RetryPolicy RetryProviderScope SameProviderRetryPolicy",
     "policies.round_robin": "RoundRobinPolicy",
+    "policies.score": "ScoreBasedPolicy",
+    "policies.score_history": "HistoryScope",
     "policies.sticky": "StickyRoutingPolicy",
     "router": "ProviderRouter",
     "storage.contract": "MetricsStore",
@@ -195,6 +199,7 @@ __all__ = [
     "Fault",
     "FilterReason",
     "HealthConfig",
+    "HistoryScope",
     "Identity",
     "InvalidCallError",
     "InvalidOperationArgumentsError",
@@ -253,6 +258,7 @@ __all__ = [
     "SchemaMismatchError",
     "ScoreAggregate",
     "ScoreAggregateQuery",
+    "ScoreBasedPolicy",
     "ScoreWeights",
     "State",
     "StickyRoutingPolicy",

@@ -8,11 +8,14 @@ from turnout.policies.contract import RankedT
 
 
 def is_built_in(policy: object) -> bool:
-    """Whether a policy is turnout's own, and so is the one it wraps: it leaves out nobody and adds nobody."""
+    """Whether a policy is turnout's own, and so are those it goes by: it leaves out nobody and adds nobody, and never
+    takes long."""
     if not type(policy).__module__.startswith("turnout.policies."):
         return False
-    wrapped = getattr(policy, "fallback_policy", None)
-    return wrapped is None or is_built_in(wrapped)
+    if getattr(policy, "ask_store_each_time", False):
+        return False
+    others = (getattr(policy, "fallback_policy", None), getattr(policy, "tie_break_policy", None))
+    return all(other is None or is_built_in(other) for other in others)
 
 
 def only(chosen: Sequence[Any], eligible: Sequence[RankedT]) -> list[RankedT]:

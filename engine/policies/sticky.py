@@ -6,9 +6,18 @@ from dataclasses import dataclass
 from turnout.calls import Attempt, Identity
 from turnout.errors import ConfigError
 from turnout.policies.bounds import is_built_in, named_ids, only
-from turnout.policies.contract import OrderingPolicy, Policy, RankedT, Ranking, RoutingContext
+from turnout.policies.contract import (
+    Answers,
+    OrderingPolicy,
+    Policy,
+    RankedT,
+    Ranking,
+    ReadsHistory,
+    RoutingContext,
+)
 from turnout.policies.preference import ConfiguredOrder
 from turnout.policies.round_robin import RoundRobinPolicy
+from turnout.policies.wiring import ReadsClock, ReadsLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,37 @@ class AskedTail:
         return head + only(self.tail.order(list(rest), context), rest) if rest else head
 
 
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Puts the sticky ones before what a wrapped policy publishes."""
+
+    sticky: Sequence[str]
+    built_in: bool
+
+    def before(self, tail: Ranking) -> Ranking:
+        return FixedHead(self.sticky, tail, self.built_in)
+
+    def before_new(self, tail: Ranking | None) -> Ranking | None:
+        return None if tail is None else self.before(tail)
+
+
+@dataclass(frozen=True, slots=True)
+class LedHistory:
+    """What a wrapped policy makes of rows of before, behind the sticky ones."""
+
+    lead: Lead
+    wrapped: ReadsHistory
+
+    def answered(self, answers: Answers) -> Ranking | None:
+        return self.lead.before_new(self.wrapped.answered(answers))
+
+    def unanswered(self, why: str) -> Ranking | None:
+        return self.lead.before_new(self.wrapped.unanswered(why))
+
+    def aged(self) -> Ranking | None:
+        return self.lead.before_new(self.wrapped.aged())
+
+
 class StickyRoutingPolicy:
     """Tries the providers it names first, in its order, whenever they may be tried; ``fallback_policy`` (by default
     round robin) orders the others. That policy may leave out and repeat, and brings in nobody.
@@ -59,7 +99,9 @@ class StickyRoutingPolicy:
     ) -> None:
         self.sticky_provider_ids = named_ids("sticky_provider_ids", sticky_provider_ids)
         self.fallback_policy = RoundRobinPolicy() if fallback_policy is None else fallback_policy
+        self._lead = Lead(self.sticky_provider_ids, is_built_in(self.fallback_policy))
         self._ranks: Policy | None = None
+        self._pass_on(self.fallback_policy)
         if isinstance(self.fallback_policy, OrderingPolicy):
             # There in this case only: by its ``order`` a policy is known for one that must be asked.
             self.order = AskedTail(self.sticky_provider_ids, self.fallback_policy).order
@@ -71,17 +113,34 @@ class StickyRoutingPolicy:
                 "RoundRobinPolicy(), or one with order(eligible, context); see OrderingPolicy"
             )
 
+    def _pass_on(self, wrapped: object) -> None:
+        """What the wrapped policy has besides, this one has: each name is there in that case only, and by being there
+        tells what a policy is. None of it refers to this one, which nothing may keep that ends with its router."""
+        if isinstance(wrapped, ReadsHistory):
+            led = LedHistory(self._lead, wrapped)
+            self.refresh_seconds = wrapped.refresh_seconds
+            self.bind, self.questions = wrapped.bind, wrapped.questions
+            self.answered, self.unanswered, self.aged = led.answered, led.unanswered, led.aged
+        if isinstance(wrapped, ReadsLoad):
+            self.bind_load = wrapped.bind_load
+        if isinstance(wrapped, ReadsClock):
+            self.bind_clock = wrapped.bind_clock
+
     @property
     def learns(self) -> bool:
         return self._ranks is not None and self._ranks.learns
 
     def ranking(self, providers: Sequence[Identity]) -> Ranking:
         unadvised = self.unadvised(providers)
-        return unadvised if self._ranks is None else self._led(self._ranks.ranking(providers))
+        ranking = getattr(self.fallback_policy, "ranking", None)
+        if not callable(ranking):
+            return unadvised
+        # One that must be asked may want to know its providers as well.
+        tail = ranking(providers)
+        return unadvised if self._ranks is None else self._lead.before(tail)
 
     def observe(self, attempts: Sequence[Attempt]) -> Ranking | None:
-        published = None if self._ranks is None else self._ranks.observe(attempts)
-        return None if published is None else self._led(published)
+        return None if self._ranks is None else self._lead.before_new(self._ranks.observe(attempts))
 
     def unadvised(self, providers: Sequence[Identity]) -> Ranking:
         """The ranking for where the wrapped policy fails: the others follow in configured order. Raises
@@ -95,9 +154,6 @@ class StickyRoutingPolicy:
         wrapped = self.fallback_policy
         tail = wrapped.unadvised(providers) if isinstance(wrapped, StickyRoutingPolicy) else ConfiguredOrder()
         return FixedHead(self.sticky_provider_ids, tail, built_in=True)
-
-    def _led(self, tail: Ranking) -> Ranking:
-        return FixedHead(self.sticky_provider_ids, tail, is_built_in(self.fallback_policy))
 
 
 def _parted(eligible: Sequence[RankedT], sticky: Sequence[str]) -> tuple[list[RankedT], list[RankedT]]:

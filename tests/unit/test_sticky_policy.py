@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.attempts import has
 from turnout import ConfigError, OrderingPolicy, PreferencePolicy, ProviderRouter, StickyRoutingPolicy
 from turnout.actors.ordering import Ordering
 from turnout.calls import Attempt, CallType, Identity, Outcome, Reason
-from turnout.policies.contract import Ranking, RoutingContext
+from turnout.policies.contract import Ranking, ReadsHistory, RoutingContext
+from turnout.policies.wiring import ReadsClock, ReadsLoad
 from turnout.runtime.drivers import walk_here
 from turnout.runtime.threads import ThreadRuntime
 from turnout.testing import ManualClock
@@ -251,3 +253,68 @@ def test_ids_that_the_router_does_not_know_are_refused_when_it_is_built(wrapped:
         policy = StickyRoutingPolicy(["a"], policy)
     with pytest.raises(ConfigError, match="sticky_provider_ids names z; the providers are a"):
         ProviderRouter([provider], metrics_store=None, policy=policy)
+
+
+class Remembers:
+    """Reads history, and goes by a clock and by load; always publishes the same."""
+
+    learns = True
+    refresh_seconds = 7.0
+
+    def __init__(self, published: Ranking | None) -> None:
+        self.published = published
+        self.told: list[Any] = []
+
+    def bind(self, given: Any) -> None:
+        self.told.append(given)
+
+    bind_load = bind_clock = bind
+
+    def ranking(self, providers: Sequence[Identity]) -> Any:
+        return self.published
+
+    def observe(self, attempts: Sequence[Attempt]) -> Ranking | None:
+        return self.published
+
+    def questions(self) -> Any:
+        return ["asked"]
+
+    def answered(self, given: Any) -> Ranking | None:
+        self.told.append(given)
+        return self.published
+
+    unanswered = answered
+
+    def aged(self) -> Ranking | None:
+        return self.published
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_wrapped_policy_that_reads_history_is_served_through_its_wrapper(nested: bool) -> None:
+    wrapped = Remembers(Ranks("bd"))
+    policy: Any = StickyRoutingPolicy(["c"], wrapped)
+    if nested:
+        policy = StickyRoutingPolicy(["e"], policy)
+    assert has(policy, ReadsHistory)
+    assert not has(policy, OrderingPolicy)
+    policy.bind_clock("clock")
+    policy.bind_load("load")
+    policy.bind("history")
+    assert (policy.refresh_seconds, policy.questions()) == (7.0, ["asked"])
+    published = [policy.answered("answers"), policy.unanswered("why"), policy.aged()]
+    assert wrapped.told == ["clock", "load", "history", "answers", "why"]
+    for ranking in published:
+        plan = ids(ranking.plan(targets("abcde"), CONTEXT, 0))
+        assert plan == (["e", "c", "b", "d"] if nested else ["c", "b", "d"])
+
+
+def test_nothing_is_published_where_history_changed_nothing() -> None:
+    policy: Any = StickyRoutingPolicy(["c"], Remembers(None))
+    assert policy.answered([]) is policy.unanswered("why") is policy.aged() is None
+
+
+@pytest.mark.parametrize("wrapped", [None, PreferencePolicy(), Asked("b"), Ranks("b"), Last()])
+def test_what_a_wrapped_policy_has_not_its_wrapper_has_not(wrapped: Any) -> None:
+    policy = StickyRoutingPolicy(["a"], StickyRoutingPolicy(["b"], wrapped))
+    assert not has(policy, ReadsHistory | ReadsLoad | ReadsClock)
+    assert not hasattr(policy, "bind")
