@@ -9,10 +9,15 @@ from turnout.clock import Clock, SystemClock
 from turnout.config import LONGEST_SECONDS, ProviderConfig, StoreConfig
 from turnout.errors import ConfigError, NoProvidersConfiguredError
 from turnout.policies.contract import OrderingPolicy, Policy
+from turnout.policies.least_loaded import LeastLoadedPolicy
 from turnout.policies.preference import PreferencePolicy
 from turnout.policies.round_robin import RoundRobinPolicy
+from turnout.policies.score import ScoreBasedPolicy
 from turnout.settings import settings_of
 from turnout.storage.contract import MetricsStore
+
+#: The policies that a word stands for.
+POLICY_NAMES: Final = ("round_robin", "preference", "score", "least_loaded")
 
 
 class Unset:
@@ -85,16 +90,29 @@ def rng_of(given: Random | None) -> Random:
 
 def policy_of(given: Policy | OrderingPolicy | str | None) -> Policy | OrderingPolicy:
     match given:
-        case None | "round_robin":
+        case None:
             return RoundRobinPolicy()
-        case "preference":
-            return PreferencePolicy()
         case str():
-            raise ConfigError(f'policy must be "round_robin", "preference" or an object, not {given!r}')
+            return _policy_named(given)
         case type():
             raise ConfigError(f"policy must be an object: give {given.__name__}(...), not the class")
         case _:
             return given
+
+
+def _policy_named(name: str) -> Policy:
+    match name:
+        case "round_robin":
+            return RoundRobinPolicy()
+        case "preference":
+            return PreferencePolicy()
+        case "score":
+            return ScoreBasedPolicy()
+        case "least_loaded":
+            return LeastLoadedPolicy()
+        case _:
+            known = ", ".join(f'"{word}"' for word in POLICY_NAMES)
+            raise ConfigError(f"policy must be {known} or an object, not {name!r}")
 
 
 def checked_failure_policy(policy: StreamFailurePolicy | str) -> StreamFailurePolicy:

@@ -1,7 +1,8 @@
 """A router's settings from a TOML file."""
 
+import inspect
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from turnout.calls import StreamFailurePolicy
-from turnout.checks import checked_providers, checked_scope
+from turnout.checks import POLICY_NAMES, checked_providers, checked_scope, policy_of
 from turnout.config import (
     LONGEST_SECONDS,
     BudgetConfig,
@@ -20,7 +21,10 @@ from turnout.config import (
     StoreConfig,
 )
 from turnout.errors import ConfigError
+from turnout.policies.contract import OrderingPolicy, Policy
+from turnout.policies.least_loaded import LeastLoadedPolicy
 from turnout.policies.retry import RetryPolicy
+from turnout.policies.score import ScoreBasedPolicy
 from turnout.retry_checks import retry_policies
 from turnout.settings import Number, Settings
 
@@ -29,7 +33,9 @@ class RouterSettings(Settings):
     """A whole router file."""
 
     metrics_scope: str = "default"
-    policy: Literal["round_robin", "preference"] = "round_robin"
+    policy: Literal["round_robin", "preference", "score", "least_loaded"] = "round_robin"
+    score: dict[str, Any] | None = None
+    least_loaded: dict[str, Any] | None = None
     default_timeout_seconds: Number | None = Field(default=None, gt=0, le=LONGEST_SECONDS)
     stream_failure_policy: StreamFailurePolicy = StreamFailurePolicy.RESTART
     providers: tuple[ProviderConfig, ...]
@@ -50,7 +56,9 @@ class RouterSettings(Settings):
                 raise ValueError(f"write [providers.{name}], in single brackets, below its provider's lines")
         return value
 
-    @field_validator("health", "retry", "budget", "pool", "ledger", "metrics_store", mode="before")
+    @field_validator(
+        "health", "retry", "budget", "pool", "ledger", "metrics_store", "score", "least_loaded", mode="before"
+    )
     @classmethod
     def _is_one_table(cls, value: object, info: ValidationInfo) -> object:
         if not isinstance(value, Mapping):
@@ -103,7 +111,7 @@ def _arguments(settings: RouterSettings) -> dict[str, Any]:
     return {
         "providers": tuple(_with_policy(config, own) for config in configs),
         "metrics_scope": checked_scope(settings.metrics_scope),
-        "policy": settings.policy,
+        "policy": _policy(settings),
         "default_timeout_seconds": settings.default_timeout_seconds,
         "stream_failure_policy": settings.stream_failure_policy,
         "health": settings.health,
@@ -113,6 +121,37 @@ def _arguments(settings: RouterSettings) -> dict[str, Any]:
         "ledger": settings.ledger,
         "metrics_store": settings.metrics_store,
     }
+
+
+def _policy(settings: RouterSettings) -> Policy | OrderingPolicy:
+    """The policy that is named, made from the table of that name."""
+    known: dict[str, tuple[Callable[..., Policy], dict[str, Any] | None]] = {
+        "score": (ScoreBasedPolicy, settings.score),
+        "least_loaded": (LeastLoadedPolicy, settings.least_loaded),
+    }
+    for name, (kind, table) in known.items():
+        if table is not None and settings.policy != name:
+            raise ConfigError(f'[{name}] goes with policy = "{name}", not "{settings.policy}"')
+        if table is not None:
+            try:
+                return kind(**_written(kind, table))
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}") from None
+    return policy_of(settings.policy)
+
+
+def _written(kind: Callable[..., Policy], table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table's settings as the arguments of a policy. Time is an object, which no file can hold."""
+    known = [name for name in inspect.signature(kind).parameters if name not in ("now", "clock")]
+    strange = [name for name in table if name not in known]
+    if strange:
+        raise ConfigError(f"{strange[0]} is no known field; there are {', '.join(known)}")
+    if "tie_break_policy" not in table:
+        return dict(table)
+    named = table["tie_break_policy"]
+    if not isinstance(named, str):
+        raise ConfigError(f"tie_break_policy must be one of {', '.join(POLICY_NAMES)}, not {named!r}")
+    return {**table, "tie_break_policy": policy_of(named)}
 
 
 def _with_policy(config: ProviderConfig, own: Mapping[str, RetryPolicy | None]) -> ProviderConfig:

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from turnout import ConfigError, ProviderRouter, RetryProviderScope
+from turnout import (
+    ConfigError,
+    LeastLoadedPolicy,
+    ProviderRouter,
+    RetryProviderScope,
+    ScoreBasedPolicy,
+    ScoreWeights,
+)
+from turnout.toml import settings_from_toml
 
 PROVIDER = """
 [[providers]]
@@ -16,6 +24,11 @@ name = "P"
 protocol = "openai_chat"
 model = "m"
 api_key = "k"
+"""
+SCORE = f"""
+policy = "score"
+{PROVIDER}
+[score]
 """
 NO_LEDGER = """
 [metrics_store]
@@ -56,6 +69,29 @@ def told(path: Any) -> str:
         (PROVIDER + "[[health]]\nfailure_threshold = 3", "health: write [health], in single brackets"),
         (PROVIDER + "retry = true", "write [providers.retry], in single brackets"),
         (PROVIDER + "[[providers.health]]", "write [providers.health], in single brackets"),
+        (PROVIDER + "[score]", '[score] goes with policy = "score", not "round_robin"'),
+        (
+            'policy = "score"' + PROVIDER + "[least_loaded]",
+            '[least_loaded] goes with policy = "least_loaded"',
+        ),
+        ('policy = "score"\nscore = 3' + PROVIDER, "score: write [score], in single brackets"),
+        (SCORE + "lookback = 3", "score: lookback is no known field; there are weights, lookback_hours"),
+        (SCORE + "now = 3", "score: now is no known field"),
+        (SCORE + "lookback_hours = 0", "score: lookback_hours must be a number above 0"),
+        (SCORE + "[score.weights]\nspeed = 1", "score: weights: speed is no known field"),
+        (
+            SCORE + "tie_break_policy = 3",
+            "score: tie_break_policy must be one of round_robin, preference, score",
+        ),
+        (SCORE + 'tie_break_policy = "best"', 'score: policy must be "round_robin", "preference", "score"'),
+        (
+            SCORE + 'tie_break_policy = "score"',
+            "score: tie_break_policy ScoreBasedPolicy reads the store itself",
+        ),
+        (
+            'policy = "least_loaded"' + PROVIDER + "[least_loaded]\ndecay_seconds = 0",
+            "least_loaded: decay_seconds must be a number above 0",
+        ),
         (PROVIDER + f"context_window = {'9' * 5000}", "a number of too many digits; write a smaller one"),
         (PROVIDER + f"extra_body = {{ a = {'[' * 5000}{']' * 5000} }}", "nested too deeply"),
     ],
@@ -95,3 +131,33 @@ def test_the_retries_of_a_file_are_as_in_the_constructor_and_warn_once(tmp_path:
         p, q, r = (config.retry for config in router.providers)
         assert (p, q, r.provider_scope) == (None, False, RetryProviderScope.ALL)
     assert [str(each.message) for each in warned] == ["max_attempts=12 is taken for 8, the most there may be"]
+
+
+def test_a_policy_is_made_from_the_table_of_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "turnout.toml"
+    file.write_text(
+        SCORE
+        + """
+half_life_hours = 72
+history_scope = "all"
+tie_break_policy = "least_loaded"
+max_staleness_seconds = 600
+[score.weights]
+success_weight = 2
+"""
+        + NO_LEDGER
+    )
+    policy = settings_from_toml(file)["policy"]
+    assert isinstance(policy, ScoreBasedPolicy)
+    assert policy.weights == ScoreWeights(success_weight=2)
+    assert policy.max_staleness_seconds == 600.0
+    assert isinstance(policy.tie_break_policy, LeastLoadedPolicy)
+    with ProviderRouter.from_toml(file):
+        pass
+
+
+@pytest.mark.parametrize(("name", "kind"), [("score", ScoreBasedPolicy), ("least_loaded", LeastLoadedPolicy)])
+def test_a_policy_needs_its_name_alone(tmp_path: Path, name: str, kind: type) -> None:
+    file = tmp_path / "turnout.toml"
+    file.write_text(f'policy = "{name}"' + PROVIDER + NO_LEDGER)
+    assert isinstance(settings_from_toml(file)["policy"], kind)
