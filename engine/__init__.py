@@ -90,10 +90,12 @@ if TYPE_CHECKING:
     from turnout.policies.score import ScoreBasedPolicy
     from turnout.policies.score_history import HistoryScope
     from turnout.policies.sticky import StickyRoutingPolicy
+    from turnout.postgres_config import PostgresConfig
     from turnout.router import ProviderRouter
     from turnout.storage.contract import MetricsStore
     from turnout.storage.duckdb import DuckDBMetricsStore
     from turnout.storage.memory import MemoryMetricsStore
+    from turnout.storage.postgres import PostgresMetricsStore
     from turnout.storage.rows import Row
     from turnout.storage.sqlite import SQLiteMetricsStore
     from turnout.streaming import RouterStream
@@ -138,10 +140,12 @@ _MODULES = {
     "policies.score": "ScoreBasedPolicy",
     "policies.score_history": "HistoryScope",
     "policies.sticky": "StickyRoutingPolicy",
+    "postgres_config": "PostgresConfig",
     "router": "ProviderRouter",
     "storage.contract": "MetricsStore",
     "storage.duckdb": "DuckDBMetricsStore",
     "storage.memory": "MemoryMetricsStore",
+    "storage.postgres": "PostgresMetricsStore",
     "storage.rows": "Row",
     "storage.sqlite": "SQLiteMetricsStore",
     "streaming": "RouterStream",
@@ -224,6 +228,8 @@ __all__ = [
     "Partition",
     "Policy",
     "PoolConfig",
+    "PostgresConfig",
+    "PostgresMetricsStore",
     "PreferencePolicy",
     "ProviderConfig",
     "ProviderConnectionError",

@@ -185,3 +185,8 @@ def _built_store(config: StoreConfig) -> MetricsStore | None:
             from turnout.storage.sqlite import SQLiteMetricsStore
 
             return SQLiteMetricsStore(str(config.path))
+        case "postgres":
+            from turnout.storage.postgres import PostgresMetricsStore
+            from turnout.storage.postgres_target import url_in
+
+            return PostgresMetricsStore(url_in(config.url_env), config.postgres)

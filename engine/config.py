@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_valid
 
 from turnout.calls import ApiProtocol
 from turnout.errors import UnsupportedProtocolError
+from turnout.postgres_config import PostgresConfig
 from turnout.settings import Flag, Number, Settings, Whole
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -237,13 +238,31 @@ class LedgerConfig(Settings):
 
 
 class StoreConfig(Settings):
-    """Where the router keeps a ledger of its own. ``path`` may start with ``~``; DuckDB's has a default."""
+    """Where the router keeps a ledger of its own. ``path``, for DuckDB and SQLite, may start with ``~``; DuckDB's has a
+    default. The URL of a PostgreSQL, which holds a password, stands in the environment's variable ``url_env``
+    (``TURNOUT_POSTGRES_URL`` by default), its other settings in ``postgres``."""
 
-    backend: Literal["duckdb", "sqlite", "none"] = "duckdb"
+    backend: Literal["duckdb", "sqlite", "postgres", "none"] = "duckdb"
     path: str | None = None
+    url_env: str | None = None
+    postgres: PostgresConfig | None = None
+
+    @field_validator("url_env")
+    @classmethod
+    def _names_a_variable(cls, value: str | None) -> str | None:
+        # Not echoed: what stands here instead of a name is most often the URL.
+        if value is not None and not _VARIABLE.fullmatch(value):
+            raise ValueError("must be the name of an environment variable, not a URL")
+        return value
 
     @model_validator(mode="after")
-    def _sqlite_has_a_path(self) -> Self:
+    def _fits_its_backend(self) -> Self:
         if self.backend == "sqlite" and self.path is None:
             raise ValueError("path is needed for sqlite")
+        if self.backend == "postgres" and self.path is not None:
+            raise ValueError(
+                "path is for duckdb and sqlite; the environment's url_env says where a postgres is"
+            )
+        if self.backend != "postgres" and (self.url_env is not None or self.postgres is not None):
+            raise ValueError(f'url_env and postgres are for backend = "postgres", not "{self.backend}"')
         return self

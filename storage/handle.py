@@ -166,7 +166,7 @@ class Handle(Generic[C]):
             _inherited.add(os.path.realpath(self.path))
             for connection in (self._connection, *self._reads):
                 if connection is not None:
-                    _never_collect(connection)
+                    never_collect(connection)
         self._connection, self._reads = None, []
         self._in_use = self._leaving = False
         self._still = None
@@ -178,7 +178,8 @@ _handles: "WeakSet[Handle[Any]]" = WeakSet()
 _inherited: set[str] = set()
 
 
-def _never_collect(connection: object) -> None:
+def never_collect(connection: object) -> None:
+    """Leave ``connection``, which is the parent's, alone for ever."""
     # A reference in a module would still be dropped when the interpreter ends, and the driver would then write to the
     # parent's file.
     import ctypes

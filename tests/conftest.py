@@ -100,6 +100,13 @@ def postgres_url(postgres: "PostgresServer") -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def postgres_ledger(postgres: "PostgresServer") -> Iterator[str]:
+    """A database with the tables of a ledger, which are empty, and must be left as they are."""
+    with postgres.ledger() as url:
+        yield url
+
+
 def _to_stderr(message: str) -> None:
     sys.stderr.write(message)
 

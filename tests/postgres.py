@@ -17,6 +17,8 @@ from uuid import uuid4
 
 import psycopg
 
+from turnout.storage import schema
+
 SUPERUSER = "postgres"
 #: Part of the socket's name only.
 PORT = 5432
@@ -53,6 +55,7 @@ class PostgresServer:
         self._user = _system_user()
         self.folder = Path(tempfile.mkdtemp(prefix="turnout-pg-", dir="/tmp"))
         self._process: subprocess.Popen[bytes] | None = None
+        self._ledger: str | None = None
         try:
             if self._user:
                 shutil.chown(self.folder, self._user)
@@ -115,14 +118,36 @@ class PostgresServer:
     @contextmanager
     def database(self) -> Iterator[str]:
         """The URL of an empty database, which is dropped at the end, with whoever is still connected."""
-        name = f"t{uuid4().hex}"
-        # Three times as fast as the default, which is made for large templates.
-        self.execute(f"CREATE DATABASE {name} STRATEGY file_copy")
+        name = self._create()
         try:
             yield self.url(name)
         finally:
             self.start()
             self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    @contextmanager
+    def ledger(self) -> Iterator[str]:
+        """The URL of a database with the empty tables of a ledger, which must stay as they are: it is for the next one
+        as well, since making a database takes ten times as long as emptying a table."""
+        if self._ledger is None:
+            name = self._create()
+            self.execute(schema.whole(schema.StorageBackend.POSTGRES), database=name)
+            self._ledger = name
+        try:
+            yield self.url(self._ledger)
+        finally:
+            self.start()
+            others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            self.execute(
+                f"SELECT pg_terminate_backend(pid, 10000) {others}; TRUNCATE provider_attempts",
+                database=self._ledger,
+            )
+
+    def _create(self) -> str:
+        name = f"t{uuid4().hex}"
+        # Three times as fast as the default, which is made for large templates.
+        self.execute(f"CREATE DATABASE {name} STRATEGY file_copy")
+        return name
 
     def _ready(self) -> bool:
         try:

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from turnout.errors import ConfigError, StorageError
 from turnout.storage.duckdb import DuckDBMetricsStore
 from turnout.storage.memory import MemoryMetricsStore
+from turnout.storage.postgres import PostgresMetricsStore
 from turnout.storage.rows import Row
 from turnout.storage.sqlite import SQLiteMetricsStore
 
-AnyStore = DuckDBMetricsStore | SQLiteMetricsStore | MemoryMetricsStore
+AnyStore = DuckDBMetricsStore | SQLiteMetricsStore | MemoryMetricsStore | PostgresMetricsStore
 Made = Callable[[], AnyStore]
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)
@@ -75,12 +76,13 @@ NULLS: dict[str, Any] = dict.fromkeys(
 )
 
 
-@pytest.fixture(params=["duckdb", "sqlite", "memory"])
+@pytest.fixture(params=["duckdb", "sqlite", "memory", "postgres"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     made: dict[str, Made] = {
         "duckdb": lambda: DuckDBMetricsStore(tmp_path / "ledger" / f"{uuid4()}.duckdb"),
         "sqlite": lambda: SQLiteMetricsStore(tmp_path / "ledger" / f"{uuid4()}.sqlite"),
         "memory": MemoryMetricsStore,
+        "postgres": lambda: PostgresMetricsStore(request.getfixturevalue("postgres_ledger")),
     }
     return made[request.param]
 
@@ -234,7 +236,8 @@ def test_a_batch_of_any_size_arrives_whole(store: AnyStore, count: int) -> None:
     assert found == {row.attempt_id: row for row in rows}
 
 
-text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+# Not every database takes a NUL in a text.
+text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(-(2**63), 2**63 - 1)
 any_row = st.builds(

@@ -1,0 +1,129 @@
+"""Connections to PostgreSQL that never wait for ever. Imported with the driver, at a store's first use."""
+
+import logging
+import math
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import Error as Error
+from psycopg import errors as errors
+from psycopg_pool import ConnectionPool
+from psycopg_pool import PoolClosed as PoolClosed
+
+from turnout.postgres_config import PostgresConfig
+from turnout.storage.postgres_errors import SilentServerError as SilentServerError
+from turnout.storage.postgres_errors import cause_of, unreachable
+from turnout.storage.postgres_target import Target
+
+#: One connects and mends for the few connections that there are.
+_WORKERS: Final = 1
+T = TypeVar("T")
+
+# What it warns of reaches the caller as an error, or mends itself; without a handler it would go to stderr.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+
+
+class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is given up where the server says nothing for ``silence_seconds``.
+
+    The server's own statement timeout ends what it works on. It ends nothing where the server is stopped, or the
+    network swallows what is sent.
+    """
+
+    silence_seconds: float = 60.0
+
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **named: Any) -> T:
+        try:
+            return super().wait(_until(time.monotonic() + self.silence_seconds, gen), *args, **named)
+        except SilentServerError:
+            self.close()
+            raise
+
+
+def _until(deadline: float, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+    try:
+        wait = next(gen)
+        while True:
+            ready = yield wait
+            # Nothing is ready where the driver has only looked for a Ctrl-C.
+            if not ready and time.monotonic() > deadline:
+                raise SilentServerError("the server says nothing")
+            wait = gen.send(ready)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+
+
+class Connecting:
+    """Makes connections to ``target`` as ``config`` has it, and bounds what is done on them."""
+
+    def __init__(self, target: Target, config: PostgresConfig) -> None:
+        self._target = target
+        self._config = config
+        timeout = f"statement_timeout = {math.ceil(config.statement_timeout_seconds * 1000)}"
+        # A transaction pooler would hand what is set for a session to the next client.
+        self._lasts = config.pool_mode != "transaction_pooler"
+        self._set = f"SET {timeout}" if self._lasts else f"BEGIN; SET LOCAL {timeout}"
+
+    def connect(self) -> BoundedConnection:
+        """One connection. Raises ``StorageError`` where none comes about."""
+        try:
+            connection = BoundedConnection.connect(self._target.url.get_secret_value(), **self._named())
+        except psycopg.Error as error:
+            raise unreachable(error, self._target) from cause_of(error, self._target)
+        try:
+            self._configure(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def pool(self, name: str) -> "ConnectionPool[BoundedConnection]":
+        """A pool, open. Its threads are called ``name`` and what they do."""
+        config = self._config
+        return ConnectionPool(
+            self._target.url.get_secret_value(),
+            connection_class=BoundedConnection,
+            kwargs=self._named(),
+            configure=self._configure,
+            min_size=config.min_pool_size,
+            max_size=config.max_pool_size,
+            timeout=config.checkout_timeout_seconds,
+            num_workers=_WORKERS,
+            name=name,
+            open=True,
+        )
+
+    @contextmanager
+    def bounded(self, connection: BoundedConnection) -> Iterator[None]:
+        """In here every statement has its timeout. It must be one statement, or reads: where the timeout lasts with the
+        session, each is a transaction of its own."""
+        if self._lasts:
+            yield
+            return
+        connection.execute(self._set.encode())
+        try:
+            yield
+        except BaseException:
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+    def _named(self) -> dict[str, Any]:
+        prepares = {} if self._lasts else {"prepare_threshold": None}
+        return {**self._target.parameters, **prepares, "autocommit": True}
+
+    def _configure(self, connection: BoundedConnection) -> None:
+        config = self._config
+        connection.silence_seconds = config.connect_timeout_seconds + config.statement_timeout_seconds
+        if self._lasts:
+            connection.execute(self._set.encode())
+
+
+def is_over(connection: BoundedConnection, error: psycopg.Error) -> bool:
+    """Whether ``error`` is the end of the connection. A server that ends one may say so before it is closed."""
+    return connection.closed or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
