@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from turnout.calls import CallType
 from turnout.cli import texts
 from turnout.cli.exits import USAGE, ending_at_ctrl_c, ending_unread
 from turnout.cli.extras import require
+from turnout.cli.ledgers import Backend
 from turnout.config import MOST_WORKERS
 from turnout.errors import ConfigError
 
@@ -91,6 +94,45 @@ def batch(
         from turnout.cli.batch import run_batch_command
 
         code = run_batch_command(source, config, out, workers, resume=resume)
+    raise typer.Exit(code)
+
+
+@app.command(help=texts.STATS)
+def stats(
+    since: Annotated[
+        str,
+        typer.Option(metavar="WHEN", help="From when on: 90s, 15m, 24h or 7d ago, or an ISO date or time."),
+    ] = "24h",
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="Up to when.", show_default="now")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A router's TOML file: the ledger is its metrics_store.")
+    ] = None,
+    backend: Annotated[
+        Backend | None, typer.Option(help="What the ledger is.", show_default="duckdb")
+    ] = None,
+    path: Annotated[
+        Path | None, typer.Option(help="Its file.", show_default="~/.turnout/metrics.duckdb")
+    ] = None,
+    scope: Annotated[str | None, typer.Option(help="Rows of this metrics_scope alone.")] = None,
+    provider: Annotated[
+        list[str] | None, typer.Option(help="This provider alone, by id or name; may be given again.")
+    ] = None,
+    call_type: Annotated[CallType | None, typer.Option(help="Calls of this kind alone.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    with ending_unread(), _refusing("turnout stats"), ending_at_ctrl_c():
+        from turnout.cli.ledgers import place_of
+        from turnout.cli.moments import moment_of
+        from turnout.cli.stats import Question, run_stats
+
+        now = datetime.now(UTC)
+        start = moment_of(since, now, "--since")
+        end = now if until is None else moment_of(until, now, "--until")
+        if start >= end:
+            raise ConfigError(f"--since {since} is not before --until {until or 'now'}")
+        place = place_of(config, backend, path)
+        question = Question(start, end, scope, tuple(provider or ()), call_type)
+        code = run_stats(place, question, json=json)
     raise typer.Exit(code)
 
 

@@ -14,6 +14,8 @@ from typing import Final
 FAILED: Final = 1
 #: Nothing was done: the arguments, the configuration or the installation must be put right.
 USAGE: Final = 2
+#: Another process holds the database.
+HELD: Final = 3
 #: Ctrl-C, as shells count it.
 INTERRUPTED: Final = 130
 UNREAD: Final = "nobody reads the output any more"

@@ -17,6 +17,7 @@ turnout gets an LLM call answered: over interchangeable providers, with every at
 Examples:
   turnout demo                 watch it at work; needs no key and no network
   turnout batch in.jsonl --config turnout.toml --out out.jsonl
+  turnout stats --since 24h    what became of the attempts at each provider
   turnout simulate             providers to try your own code on
 """
 )
@@ -87,6 +88,36 @@ A configuration, turnout.toml:
   api_key_env = "OPENAI_API_KEY"
   # and, where needed: base_url, timeout_seconds, max_concurrency,
   # min_interval_seconds, extra_body
+"""
+)
+
+STATS: Final = _flowing(
+    """
+Tell what became of the attempts at each provider, from a router's ledger.
+
+For each provider: how many attempts there were; which share of those that ended succeeded (cancelled ones count in
+neither); the 50th and 95th percentile of the latency of successful calls, and of streams to their first chunk (TTFT);
+failures by their kind; tokens and cost as far as they are known (- is unknown, never zero); and failovers: attempts
+at another provider that were made because one here failed.
+
+The ledger is the metrics_store of --config, or the database that --backend and --path name, or else the default one.
+It is only read: nothing is made or changed. A time without a zone is local. A DuckDB file can be read while no other
+process has it open.
+
+--json prints one object with since, until, scope, call_type and providers; its keys stay.
+
+\b
+Exit codes: 0 told, also that there are no attempts, 1 the ledger cannot be
+read or nobody read the output, 2 there is no such ledger or the arguments or
+the configuration are wrong, 3 another process holds the ledger, 130 Ctrl-C.
+
+\b
+Examples:
+  turnout stats
+  turnout stats --since 7d --scope my-app:production
+  turnout stats --config turnout.toml --since 2026-03-01 --until 2026-03-02
+  turnout stats --backend sqlite --path metrics.sqlite --call-type streaming
+  turnout stats --since 1h --json | jq .providers
 """
 )
 

@@ -42,7 +42,7 @@ def files(tmp_path: Path) -> Files:
     return make
 
 
-@pytest.mark.parametrize("command", [(), ("demo",), ("batch",), ("simulate",)])
+@pytest.mark.parametrize("command", [(), ("demo",), ("batch",), ("stats",), ("simulate",)])
 def test_every_help_shows_examples(command: tuple[str, ...]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
@@ -96,6 +96,8 @@ def test_the_version_is_told() -> None:
         ("demo", "--calls", "0"),
         ("demo", "--calls", "many"),
         ("simulate", "--port", "70000"),
+        ("stats", "--backend", "oracle"),
+        ("stats", "--call-type", "both"),
     ],
 )
 def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:

@@ -21,6 +21,7 @@ def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         ("rich", ("demo",), "the turnout command needs rich, which is not installed"),
         ("openai", ("demo",), "turnout demo needs openai, which is not installed"),
         ("duckdb", ("demo",), "turnout demo needs duckdb, which is not installed"),
+        ("duckdb", ("stats",), "a DuckDB ledger needs duckdb, which is not installed"),
         ("h11", ("simulate",), "turnout simulate needs h11, which is not installed"),
         (
             "openai",

@@ -1,0 +1,95 @@
+"""Which ledger is meant, opened so that nothing is made or changed."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, NamedTuple, assert_never
+
+from turnout.cli.extras import require
+from turnout.cli.sdk import load_duckdb
+from turnout.config import StoreConfig
+from turnout.errors import ConfigError
+from turnout.storage.contract import MetricsStore
+from turnout.storage.spool_files import OPEN, SEALED
+from turnout.storage.spool_place import spool_folder
+from turnout.toml import settings_from_toml
+
+Backend = Literal["duckdb", "sqlite"]
+
+
+class Ledger(NamedTuple):
+    """An open store, and how people call it."""
+
+    store: MetricsStore
+    name: str
+
+
+def place_of(config: Path | None, backend: Backend | None, path: Path | None) -> StoreConfig:
+    """What the options name: a router's own ledger, a database, or else the default one. Raises ``ConfigError``."""
+    if config is not None:
+        if backend is not None or path is not None:
+            raise ConfigError("--config names the ledger already; leave --backend and --path out")
+        place: StoreConfig = settings_from_toml(config)["metrics_store"]
+        if place.backend == "none":
+            raise ConfigError(f"{config}: its router keeps no ledger (metrics_store.backend is none)")
+        return place
+    match backend:
+        case None | "duckdb":
+            return StoreConfig(backend="duckdb", path=None if path is None else str(path))
+        case "sqlite":
+            if path is None:
+                raise ConfigError("--backend sqlite needs a --path")
+            return StoreConfig(backend="sqlite", path=str(path))
+        case _:
+            assert_never(backend)
+
+
+@contextmanager
+def opened(place: StoreConfig) -> Iterator[Ledger]:
+    """The ledger at ``place``, to be read. Raises ``ConfigError`` where there is none."""
+    ledger = _ledger(place)
+    try:
+        yield ledger
+    finally:
+        ledger.store.close()
+
+
+def _ledger(place: StoreConfig) -> Ledger:
+    match place.backend:
+        case "duckdb":
+            require("a DuckDB ledger", ("duckdb",))
+            from turnout.storage.duckdb import DuckDBMetricsStore
+
+            load_duckdb()
+            duckdb = DuckDBMetricsStore(place.path, read_only=True)
+            return Ledger(duckdb, _there(duckdb.path))
+        case "sqlite":
+            from turnout.storage.sqlite import SQLiteMetricsStore
+
+            sqlite = SQLiteMetricsStore(str(place.path), read_only=True)
+            return Ledger(sqlite, _there(sqlite.path))
+        case "none":
+            raise ConfigError("there is no ledger to read")
+        case _:
+            assert_never(place.backend)
+
+
+def _there(path: str) -> str:
+    if not os.path.lexists(path):
+        raise ConfigError(
+            f"there is no database {path}; a router that keeps its ledger there makes it. Name another one with "
+            "--config, or with --backend and --path"
+        )
+    return path
+
+
+def waiting_files(store: MetricsStore) -> tuple[int, str]:
+    """How many files of rows wait beside the ledger for a router to take them in, and where."""
+    folder = spool_folder(store)
+    if folder is None:
+        return 0, ""
+    count = 0
+    with suppress(OSError):
+        count = sum(entry.suffix in (OPEN, SEALED) for entry in Path(folder).iterdir())
+    return count, folder
