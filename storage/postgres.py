@@ -72,6 +72,23 @@ class PostgresMetricsStore:
         wanted = Filters(since, metrics_scope, provider_id, model, protocol, call_type)
         return [queries.row_of_values(values) for values in self._read(queries.recent(wanted))]
 
+    def iterate_recent(
+        self, *, since: datetime, metrics_scope: str | None = None, until: datetime | None = None
+    ) -> Iterator[Row]:
+        """The same rows one by one, up to but not including ``until``, in bounded memory. Those that are written
+        meanwhile may be among them."""
+        return self._iterated(Filters(since, metrics_scope, until=until))
+
+    def _iterated(self, wanted: Filters) -> Iterator[Row]:
+        # Page by page, each its own transaction: no connection is held while the reader does something else.
+        last: Row | None = None
+        while True:
+            found = [queries.row_of_values(values) for values in self._read(queries.page(wanted, last))]
+            yield from found
+            if len(found) < queries.PAGE_ROWS:
+                return
+            last = found[-1]
+
     def query_score_aggregates(self, query: ScoreAggregateQuery) -> list[ScoreAggregate]:
         """One aggregate for each partition asked for, in their order, from one statement."""
         if not query.partitions:

@@ -19,6 +19,7 @@ class Statement(NamedTuple):
 
 COPY: Final = f"COPY provider_attempts ({', '.join(COPIED)}) FROM STDIN (FORMAT binary)".encode()
 
+PAGE_ROWS: Final = 4_096
 _STARTED: Final = COLUMNS.index("started_at")
 _READ: Final = ", ".join(
     {
@@ -36,6 +37,24 @@ def recent(wanted: Filters) -> Statement:
     where = " AND ".join(["started_at >= %s", *(f"{name} = %s" for name in equal)])
     sql = f"SELECT {_READ} FROM provider_attempts WHERE {where} ORDER BY started_at, provider_attempts.attempt_id"
     return Statement(sql.encode(), [wanted.since, *map(str, equal.values())])
+
+
+def page(wanted: Filters, after: Row | None) -> Statement:
+    """The first ``PAGE_ROWS`` of the rows wanted that come after that one."""
+    equal = wanted.equal
+    where = ["started_at >= %s", *(f"{name} = %s" for name in equal)]
+    values: list[Any] = [wanted.since if after is None else after.started_at, *map(str, equal.values())]
+    if after is not None:
+        where.append("(started_at, provider_attempts.attempt_id) > (%s, %s::uuid)")
+        values += [after.started_at, after.attempt_id]
+    if wanted.until is not None:
+        where.append("started_at < %s")
+        values.append(wanted.until)
+    sql = (
+        f"SELECT {_READ} FROM provider_attempts WHERE {' AND '.join(where)} "
+        f"ORDER BY started_at, provider_attempts.attempt_id LIMIT {PAGE_ROWS}"
+    )
+    return Statement(sql.encode(), values)
 
 
 def row_of_values(values: tuple[Any, ...]) -> Row:

@@ -4,18 +4,22 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple, assert_never
+from typing import Final, Literal, NamedTuple, assert_never
 
 from turnout.cli.extras import require
 from turnout.cli.sdk import load_duckdb
 from turnout.config import StoreConfig
 from turnout.errors import ConfigError
+from turnout.postgres_config import PostgresConfig
 from turnout.storage.contract import MetricsStore
+from turnout.storage.postgres_target import URL_VARIABLE, target_of, url_in
 from turnout.storage.spool_files import OPEN, SEALED
 from turnout.storage.spool_place import spool_folder
 from turnout.toml import settings_from_toml
 
-Backend = Literal["duckdb", "sqlite"]
+Backend = Literal["duckdb", "sqlite", "postgres"]
+#: A page of a scope that has few of very many rows takes more than the time that a router would give it.
+_STATEMENT_SECONDS: Final = 60.0
 
 
 class Ledger(NamedTuple):
@@ -41,6 +45,10 @@ def place_of(config: Path | None, backend: Backend | None, path: Path | None) ->
             if path is None:
                 raise ConfigError("--backend sqlite needs a --path")
             return StoreConfig(backend="sqlite", path=str(path))
+        case "postgres":
+            if path is not None:
+                raise ConfigError(f"--backend postgres has no --path: {URL_VARIABLE} is its URL")
+            return StoreConfig(backend="postgres")
         case _:
             assert_never(backend)
 
@@ -69,10 +77,22 @@ def _ledger(place: StoreConfig) -> Ledger:
 
             sqlite = SQLiteMetricsStore(str(place.path), read_only=True)
             return Ledger(sqlite, _there(sqlite.path))
+        case "postgres":
+            return _postgres(place)
         case "none":
             raise ConfigError("there is no ledger to read")
         case _:
             assert_never(place.backend)
+
+
+def _postgres(place: StoreConfig) -> Ledger:
+    require("a PostgreSQL ledger", ("psycopg", "psycopg_pool"))
+    from turnout.storage.postgres import PostgresMetricsStore
+
+    url, config = url_in(place.url_env), place.postgres or PostgresConfig()
+    seconds = max(config.statement_timeout_seconds, _STATEMENT_SECONDS)
+    patient = config.model_copy(update={"statement_timeout_seconds": seconds})
+    return Ledger(PostgresMetricsStore(url, patient), str(target_of(url, patient)))
 
 
 def _there(path: str) -> str:

@@ -100,9 +100,9 @@ neither); the 50th and 95th percentile of the latency of successful calls, and o
 failures by their kind; tokens and cost as far as they are known (- is unknown, never zero); and failovers: attempts
 at another provider that were made because one here failed.
 
-The ledger is the metrics_store of --config, or the database that --backend and --path name, or else the default one.
-It is only read: nothing is made or changed. A time without a zone is local. A DuckDB file can be read while no other
-process has it open.
+The ledger is the metrics_store of --config, or the database that --backend and --path name (a PostgreSQL's URL is in
+the environment's TURNOUT_POSTGRES_URL), or else the default one. It is only read: nothing is made or changed. A time
+without a zone is local. A DuckDB file can be read while no other process has it open.
 
 --json prints one object with since, until, scope, call_type and providers; its keys stay.
 
@@ -117,6 +117,7 @@ Examples:
   turnout stats --since 7d --scope my-app:production
   turnout stats --config turnout.toml --since 2026-03-01 --until 2026-03-02
   turnout stats --backend sqlite --path metrics.sqlite --call-type streaming
+  turnout stats --backend postgres --provider openai-production
   turnout stats --since 1h --json | jq .providers
 """
 )

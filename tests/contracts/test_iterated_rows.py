@@ -10,14 +10,15 @@ from uuid import UUID
 import pytest
 
 from turnout.errors import ConfigError, StorageError
-from turnout.storage import duckdb_spans, sqlite
+from turnout.storage import duckdb_spans, postgres_queries, sqlite
 from turnout.storage.duckdb import DuckDBMetricsStore
 from turnout.storage.memory import MemoryMetricsStore
+from turnout.storage.postgres import PostgresMetricsStore
 from turnout.storage.reading import rows_of
 from turnout.storage.rows import Row
 from turnout.storage.sqlite import SQLiteMetricsStore
 
-AnyStore = DuckDBMetricsStore | SQLiteMetricsStore | MemoryMetricsStore
+AnyStore = DuckDBMetricsStore | SQLiteMetricsStore | PostgresMetricsStore | MemoryMetricsStore
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LONG_AGO = datetime(1960, 1, 1, tzinfo=UTC)
 FAR_AHEAD = datetime(2100, 1, 1, tzinfo=UTC)
@@ -32,12 +33,17 @@ def a_row(number: int, started_at: datetime = NOON, scope: str = "scope") -> Row
     )  # fmt: skip
 
 
-@pytest.fixture(params=["duckdb", "sqlite", "memory"])
+@pytest.fixture(params=["duckdb", "sqlite", "memory", "postgres", "postgres behind a transaction pooler"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyStore]:
+    def postgres(pool_mode: str) -> PostgresMetricsStore:
+        return PostgresMetricsStore(request.getfixturevalue("postgres_ledger"), {"pool_mode": pool_mode})
+
     made: dict[str, Callable[[], AnyStore]] = {
         "duckdb": lambda: DuckDBMetricsStore(tmp_path / "ledger.duckdb"),
         "sqlite": lambda: SQLiteMetricsStore(tmp_path / "ledger.sqlite"),
         "memory": MemoryMetricsStore,
+        "postgres": lambda: postgres("direct"),
+        "postgres behind a transaction pooler": lambda: postgres("transaction_pooler"),
     }
     with closing(made[request.param]()) as store:
         yield store
@@ -47,6 +53,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyStore]:
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duckdb_spans, "_ROWS", 4)
     monkeypatch.setattr(sqlite, "_PAGE_ROWS", 4)
+    monkeypatch.setattr(postgres_queries, "PAGE_ROWS", 4)
 
 
 def every_moment() -> list[Row]:

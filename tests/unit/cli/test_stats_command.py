@@ -166,16 +166,32 @@ def test_a_ledger_that_is_not_there_is_refused_and_not_made(tmp_path: Path, back
         (("--since", "1h", "--until", "2h"), "--since 1h is not before --until 2h"),
         (("--since", "0s"), "--since 0s is not before --until now"),
         (("--backend", "sqlite"), "needs a --path"),
+        (("--backend", "postgres", "--path", "x"), "TURNOUT_POSTGRES_URL is its URL"),
+        (("--backend", "postgres"), "set the environment variable TURNOUT_POSTGRES_URL"),
         (("--path", ":memory:"), "is not a file path"),
         (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_one_line(arguments: tuple[str, ...], problem: str) -> None:
+def test_what_cannot_be_meant_is_refused_in_one_line(
+    arguments: tuple[str, ...], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TURNOUT_POSTGRES_URL", raising=False)
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert line.startswith("turnout stats: ")
     assert problem in line
+
+
+def test_a_server_that_cannot_be_reached_is_told_in_one_line_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TURNOUT_POSTGRES_URL", f"postgresql://me:s3cret-word@/db?host={tmp_path}")
+    result = run("--backend", "postgres")
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("turnout stats: ")
+    assert "s3cret" not in line
 
 
 def test_what_is_no_ledger_is_told_in_one_line(tmp_path: Path) -> None:
