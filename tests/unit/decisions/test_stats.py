@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnout import (
@@ -225,6 +225,7 @@ some_queries = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(some_rows, some_queries)
 def test_sums_are_those_of_exact_arithmetic(rows: list[Any], query: ScoreAggregateQuery) -> None:
     for partition, found in zip(query.partitions, aggregates_of(rows, query), strict=True):
@@ -256,6 +257,7 @@ def test_sums_are_those_of_exact_arithmetic(rows: list[Any], query: ScoreAggrega
         assert astuple(found) == (partition.provider_id, *astuple(found)[1:5], *counts)
 
 
+@settings(max_examples=40)
 @given(some_rows, st.sampled_from([*CallType]), st.none() | st.floats(0.1, 1e3))
 def test_stats_stay_within_what_they_are_made_of(
     rows: list[Any], call_type: CallType, half_life_hours: float | None
