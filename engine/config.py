@@ -223,12 +223,22 @@ class PoolConfig(Settings):
 class LedgerConfig(Settings):
     """The batched writer: a batch is written at ``batch_rows`` or after ``flush_seconds``, whichever is first.
 
-    While the store fails, at most ``max_rows`` rows wait in memory; what comes on top is dropped and counted.
+    With ``durability="committed"`` a call is answered once its rows are safe, whatever becomes of the machine; all
+    calls that wait then share one commit. While the store fails, rows go to files in ``spool_dir`` (by default beside
+    the database, where it is one of turnout's own), from where the next router that can takes them in. What no file
+    takes waits in memory, at most ``max_rows`` rows; what comes on top is dropped and counted.
     """
 
     batch_rows: Whole = Field(default=5_000, ge=1)
     flush_seconds: Number = Field(default=0.05, gt=0, le=LONGEST_SECONDS)
     max_rows: Whole = Field(default=100_000, ge=1)
+    durability: Literal["batched", "committed"] = "batched"
+    spool_dir: str | None = Field(default=None, min_length=1)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether calls wait for the commit of their rows."""
+        return self.durability == "committed"
 
     @model_validator(mode="after")
     def _a_batch_fits(self) -> Self:

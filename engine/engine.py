@@ -96,7 +96,7 @@ class Engine:
         progress = self._asked(request, call_type, timeout, failure_policy, on_restart)
         progress.pooled = True
         future = InvocationFuture(progress, plant.runtime, self._pending)
-        walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
+        walk = plant.runtime.pooled(plant.walk(progress), self._handed, future.settle)
         future.at_the_door = threading.get_ident()
         try:
             self._pending[future.key] = future
@@ -129,7 +129,7 @@ class Engine:
         progress = self._asked(request, call_type, timeout, failure_policy, on_restart)
         if timeout is not None and not self._cuttable and not plant.runtime.is_run_by_this_thread():
             return self._made_by_worker(plant, progress, timeout)
-        return plant.runtime.here(plant.execution.walk(progress), self._handed)
+        return plant.runtime.here(plant.walk(progress), self._handed)
 
     def _made_by_worker(self, plant: Plant, progress: Progress, timeout: float) -> Any:
         """Have a worker make the call of a thread that must not be held up beyond its deadline, in what cannot be cut.
@@ -137,7 +137,7 @@ class Engine:
         future = InvocationFuture(progress, plant.runtime, self._pending)
         future.worker_only = True
         future.at_the_door = threading.get_ident()
-        walk = plant.runtime.pooled(plant.execution.walk(progress), self._handed, future.settle)
+        walk = plant.runtime.pooled(plant.walk(progress), self._handed, future.settle)
         try:
             self._pending[future.key] = future
             plant.overdue.watch(future)
@@ -173,12 +173,11 @@ class Engine:
             in_line=in_line,
             lines=lines,
             unobserved=plant.ordering.missed,
-            ledger=LedgerStats() if plant.ledger is None else plant.ledger.stats(),
+            ledger=plant.ledger.stats(),
         )
 
     def flush(self, timeout: float) -> bool:
-        ledger = self._open_plant().ledger
-        return True if ledger is None else ledger.flush(timeout)
+        return self._open_plant().ledger.flush(timeout)
 
     def resize(self, max_workers: int) -> None:
         self._open_plant().bulkheads.resize(max_workers)
@@ -232,7 +231,7 @@ class Engine:
         """Before a fork, also during a close: let go of the database, so that no handle is inherited. Raises
         ``ReentrantCallError`` on the ledger's own thread."""
         plant = self._plant
-        if plant is not None and plant.ledger is not None:
+        if plant is not None:
             plant.ledger.release(5.0)
 
     def forget_parent(self) -> object:
@@ -240,6 +239,8 @@ class Engine:
         inherited = (self._plant, self._pending, self._building, self._ending)
         for future in self._pending.values():
             future.left_behind = True
+        if self._plant is not None:
+            self._plant.ledger.forget_parent()
         self._plant = None
         self._ending = threading.RLock()
         self._is_ending = False

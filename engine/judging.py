@@ -40,7 +40,7 @@ class Judge:
 
     circuits: Circuits
     ordering: Ordering
-    ledger: Ledger | None
+    ledger: Ledger
     clock: Clock
 
     def settled(self, this: Try, value: Any, end: StreamEnd | None, error: Exception | None) -> Settled:
@@ -135,8 +135,7 @@ class Judge:
         return failure
 
     def recorded(self, this: Try, attempt: Attempt) -> Attempt:
-        if self.ledger is not None:
-            self.ledger.put(attempt)
+        self.ledger.put(attempt)
         this.progress.under_way = None
         if self.ordering.learns:
             self.ordering.observe(attempt)

@@ -10,13 +10,14 @@ from turnout.actors.ledger import Ledger
 from turnout.actors.ordering import Ordering
 from turnout.bulkheads import Bulkheads
 from turnout.clock import Clock
+from turnout.committing import Committing
 from turnout.config import BudgetConfig, HealthConfig, LedgerConfig, PoolConfig
 from turnout.decisions.budget import Refill
 from turnout.decisions.circuit import Thresholds
 from turnout.eligibility import Eligibility
 from turnout.errors import ThreadsStillRunningError
 from turnout.execution import Execution
-from turnout.invocation import Target
+from turnout.invocation import Progress, Target
 from turnout.judging import Judge
 from turnout.overdue import Overdue
 from turnout.policies.contract import OrderingPolicy, Policy
@@ -24,7 +25,10 @@ from turnout.policies.retry import RetryPolicy
 from turnout.reaper import StreamRegistry
 from turnout.retrying import Retries
 from turnout.runtime.contract import Runtime
+from turnout.runtime.steps import Walk
 from turnout.storage.contract import MetricsStore
+from turnout.storage.spool import Spool
+from turnout.storage.spool_place import spool_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,11 @@ class Plant:
     runtime: Runtime
     health: Health
     ordering: Ordering
-    ledger: Ledger | None
+    ledger: Ledger
     bulkheads: Bulkheads
     execution: Execution
+    #: How invocations are walked.
+    walk: Callable[[Progress], Walk]
     streams: StreamRegistry
     overdue: Overdue
 
@@ -87,23 +93,25 @@ def _thresholds(setup: Setup, target: Target) -> Thresholds:
     return Thresholds(**settings.model_dump(exclude={"when_all_benched"}))
 
 
+def _spool(setup: Setup) -> Spool | None:
+    folder = None if setup.store is None else spool_folder(setup.store, setup.ledger.spool_dir)
+    return None if folder is None else Spool(folder)
+
+
 def _built_on(runtime: Runtime, setup: Setup) -> Plant:
     identities = [target.identity for target in setup.targets]
     refill = Refill(setup.budget.ratio, setup.budget.per_second, setup.budget.max_tokens)
     thresholds = {target.identity: _thresholds(setup, target) for target in setup.targets}
     health = Health(thresholds, refill, runtime)
-    ordering = Ordering(setup.policy, identities, runtime)
-    ledger = (
-        None
-        if setup.store is None
-        else Ledger(
-            setup.store,
-            setup.metrics_scope,
-            setup.ledger,
-            runtime,
-            closes_store=setup.owns_store,
-        )
+    ledger = Ledger(
+        setup.store,
+        setup.metrics_scope,
+        setup.ledger,
+        runtime,
+        closes_store=setup.owns_store,
+        spool=_spool(setup),
     )
+    ordering = Ordering(setup.policy, identities, runtime, ledger)
     runtime.start()
     bulkheads = Bulkheads(setup.targets, runtime)
     eligibility = Eligibility(
@@ -127,6 +135,7 @@ def _built_on(runtime: Runtime, setup: Setup) -> Plant:
         ledger,
         bulkheads,
         execution,
+        Committing(execution, ledger, setup.clock).walk if setup.ledger.is_durable else execution.walk,
         StreamRegistry(f"turnout-{setup.name}-streams"),
         Overdue(runtime),
     )

@@ -13,7 +13,8 @@ class MetricsStore(Protocol):
 
     Every method raises ``StorageError`` for what goes wrong. A call may block: no invocation waits for it.
 
-    Two methods more are called where a store has them. ``release()`` before a fork, to let go of the database, and
+    Three methods more are called where a store has them. ``release()`` before a fork, to let go of the database;
+    ``make_durable()`` before its first use by a ledger whose commits must outlast a crash of the machine; and
     ``iterate_recent(*, since, metrics_scope=None, until=None)``, an iterator over the rows that ``query_recent`` would
     list, up to but not including ``until``: it needs little memory however many there are, and holds nothing while the
     reader does something else.

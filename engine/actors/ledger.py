@@ -1,252 +1,81 @@
-"""The owner of the store: it writes what happened, in batches, on no caller's time."""
+"""The record of every attempt, as the others hold it: where rows are put, and what is asked of their writer."""
 
-import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, assert_never
+from typing import Final
 
 from loguru import logger
 
-from turnout.actors.overflow import Overflow
+from turnout.actors.ledger_messages import Commit, Flush, Questions, Release, Ring
+from turnout.actors.standby import Standby
+from turnout.actors.writer import Writer, Writing
 from turnout.calls import Attempt
-from turnout.clock import Clock
-from turnout.errors import RouterBusyError, RouterClosedError, StorageDriverMissingError, told
+from turnout.decisions.aggregates import ScoreAggregateQuery
+from turnout.errors import RouterBusyError, RouterClosedError, StorageError
+from turnout.policies.contract import Answers
 from turnout.runtime.contract import ActorRef, Runtime
-from turnout.runtime.tokens import Tokens
-from turnout.storage.attempts import AttemptRows
 from turnout.storage.contract import MetricsStore
-from turnout.traces import trace_of
+from turnout.storage.spool import Spool
 
-#: After so many ticks without a row the writer sleeps until it is rung.
-_QUIET_TICKS: Final = 20
-#: How many batches one write takes together when rows have piled up.
-_PILED_BATCHES: Final = 4
-_FIRST_RETRY_SECONDS: Final = 0.1
-_LAST_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
-_LONGEST_RETRY_SECONDS: Final = 30.0
-
-
-class Writing(Protocol):
-    """The settings of the writer; see ``LedgerConfig``."""
-
-    @property
-    def batch_rows(self) -> int: ...
-    @property
-    def flush_seconds(self) -> float: ...
-    @property
-    def max_rows(self) -> int: ...
+#: Calls that wait for a commit each have a message there, and none must be refused.
+_MESSAGES: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerStats:
-    """Rows written, waiting in memory, and dropped: too many waited, or they came after the end. ``failing`` says why
-    the store cannot be written to now."""
+    """Rows written to the store, waiting in memory, and dropped: too many waited, there was no driver, or they came
+    after the end. ``spooled`` of them went to files, ``taken_in`` came from files, of other processes too.
+    ``uncommitted`` calls got their answers before their rows were safe. ``failing`` says why the store cannot be
+    written to now."""
 
     written: int = 0
     waiting: int = 0
     dropped: int = 0
+    spooled: int = 0
+    taken_in: int = 0
+    uncommitted: int = 0
     failing: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
-    """Write what was told before this. Replied: whether all of it was written."""
+class Ledger:
+    """What others hold of it. ``put`` costs one queue put.
 
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Write what waits, then let go of the database until the next row. Replied as for a flush."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ring:
-    """Rows wait: told to a writer that sleeps, or when a batch is full."""
-
-
-class Writer:
-    """Drains rows on a tick, by size, and on flush. Used by its actor alone, but for ``incoming`` and what it shows.
-
-    Rows come by a deque, which wakes nobody and whose ends are each one step: a put that wakes a thread costs the
-    caller ten times more. ``bell`` holds one token while the writer wants to be rung; whoever takes it rings.
+    Without a ``store`` nothing is kept, but for the latest attempts. Where the store fails rows go to ``spool``.
     """
 
     def __init__(
         self,
-        store: MetricsStore,
-        metrics_scope: str,
-        config: Writing,
-        clock: Clock,
-        *,
-        closes_store: bool,
-    ) -> None:
-        self._store = store
-        self._scope = metrics_scope
-        self._batch_rows = config.batch_rows
-        self._flush_seconds = config.flush_seconds
-        self._max_rows = config.max_rows
-        self._clock = clock
-        self._closes_store = closes_store
-        self._retry_wait = _growing_waits()
-        self._pending: list[Attempt] = []
-        self._quiet = 0
-        self._failures = 0
-        self._try_at = 0.0
-        self.incoming: deque[Attempt] = deque()
-        self.bell = Tokens()
-        self.asleep = False
-        self.closed = False
-        self.keeps = True
-        self.written = 0
-        #: Left unwritten at the end, or for want of a driver.
-        self.unwritten = 0
-        self.overflow = Overflow(config.max_rows, clock)
-        self.held = 0
-        self.failing: str | None = None
-
-    def receive(self, message: Flush | Release | Ring) -> bool:
-        match message:
-            case Flush():
-                return self._write_now()
-            case Release():
-                written = self._write_now()
-                release = getattr(self._store, "release", None)
-                if release is not None:
-                    release()
-                return written
-            case Ring():
-                return True
-            case _:
-                assert_never(message)
-
-    def rest(self) -> float | None:
-        self.asleep = False
-        had_rows = self._take_in()
-        if self._clock.monotonic() >= self._try_at:
-            self._write()
-        if not self._pending:
-            self.overflow.tell()
-        self._quiet = 0 if had_rows else self._quiet + 1
-        if not self.bell:
-            self.bell.give()
-        if self._quiet < _QUIET_TICKS or not self.overflow.is_over:
-            return self._flush_seconds
-        self.asleep = True
-        # Who put a row just before could not know that a ring was wanted.
-        return self._flush_seconds if self.incoming else None
-
-    def ended(self) -> None:
-        self.closed = True
-        written = self._write_now()
-        # A store that fails just now is tried again, on this thread's own time.
-        for pause_seconds in _LAST_PAUSES_SECONDS:
-            if written:
-                break
-            time.sleep(pause_seconds)
-            written = self._write_now()
-        if not written and self._pending:
-            logger.warning("the ledger ends, rows unwritten: {} ({})", len(self._pending), self.failing)
-            self.unwritten += len(self._pending)
-            self._pending.clear()
-            self.held = 0
-        self.overflow.tell(at_last=True)
-        if self._closes_store:
-            self._store.close()
-
-    def _write_now(self) -> bool:
-        self._take_in()
-        return self._write()
-
-    def _take_in(self) -> bool:
-        """Take what came, as far as there is room; whether any rows wait."""
-        pending, take = self._pending, self.incoming.popleft
-        try:
-            if self.keeps:
-                for _ in range(self._max_rows - len(pending)):
-                    pending.append(take())
-            while True:
-                take()
-                self.refuse()
-        except IndexError:
-            # Nothing is left: also where a late caller counts its row as lost at this moment.
-            self.held = len(pending)
-        return bool(pending)
-
-    def refuse(self) -> None:
-        """Count a row that cannot be kept."""
-        if self.keeps:
-            self.overflow.warn(self.failing)
-        else:
-            self.overflow.add()
-
-    def _write(self) -> bool:
-        """Write what waits; whether none is left."""
-        while self._pending:
-            rows = AttemptRows(self._pending[: self._batch_rows * _PILED_BATCHES], self._scope)
-            try:
-                self._store.record_attempts(rows)
-            except BaseException as error:
-                self._failed(error)
-                return False
-            self._succeeded(rows)
-        return True
-
-    def _succeeded(self, rows: AttemptRows) -> None:
-        del self._pending[: len(rows)]
-        self.held = len(self._pending)
-        self.written += len(rows)
-        if self._failures:
-            logger.info("the ledger can be written again; {} rows waited", len(rows) + len(self._pending))
-            self._failures, self._try_at, self.failing = 0, 0.0, None
-
-    def _failed(self, error: BaseException) -> None:
-        self._failures += 1
-        self._try_at = self._clock.monotonic() + self._retry_wait(self._failures)
-        self.failing = told(error)
-        if isinstance(error, StorageDriverMissingError):
-            logger.warning("the ledger keeps nothing: {}", error)
-            self.keeps = False
-            self.unwritten += len(self._pending)
-            self._pending.clear()
-            self.held = 0
-        elif self._failures == 1:
-            logger.warning("the ledger cannot be written ({}); calls go on, rows wait", self.failing)
-            logger.trace("why the ledger cannot be written:\n{}", trace_of(error))
-        else:
-            logger.debug("the ledger still cannot be written: {}", self.failing)
-
-
-class Ledger:
-    """What others hold of it. ``put`` costs one queue put."""
-
-    def __init__(
-        self,
-        store: MetricsStore,
+        store: MetricsStore | None,
         metrics_scope: str,
         config: Writing,
         runtime: Runtime,
         *,
         closes_store: bool,
+        spool: Spool | None = None,
     ) -> None:
         self._writer = Writer(
             store,
             metrics_scope,
             config,
             runtime.clock,
+            Standby(spool, runtime.clock),
             closes_store=closes_store,
         )
+        self.metrics_scope = metrics_scope
+        #: Whether there is a store.
+        self.is_kept = store is not None
         self._leaves_by_itself = bool(getattr(store, "ends_at_fork", False))
         self._incoming = self._writer.incoming
         self._batch_rows = config.batch_rows
         self._max_rows = config.max_rows
-        self._actor: ActorRef = runtime.actor("ledger", self._writer)
+        self._actor: ActorRef = runtime.actor("ledger", self._writer, capacity=_MESSAGES)
 
     def put(self, attempt: Attempt) -> None:
         """Record an attempt. Never waits; past ``max_rows`` the row is dropped and counted."""
         writer, incoming = self._writer, self._incoming
         waiting = len(incoming)
         # A look, not a token: at most one row more per thread than max_rows, and half the price on every call.
-        if waiting + writer.held >= self._max_rows or not writer.keeps:
+        if waiting + writer.held >= self._max_rows:
             writer.refuse()
             return
         incoming.append(attempt)
@@ -255,21 +84,67 @@ class Ledger:
         if writer.closed:
             self._count_late()
 
+    def recent(self) -> list[Attempt]:
+        """The latest attempts that the writer has seen, oldest first."""
+        return list(self._writer.recent)
+
+    def taught(self, learner: ActorRef) -> None:
+        """From now on ``learner`` is told of every attempt, in ``Observed``."""
+        self._writer.learner = learner
+
+    @property
+    def unobserved(self) -> int:
+        """Attempts that the learner had no room for."""
+        return self._writer.unobserved
+
+    def commit(self, done: Callable[[bool], None]) -> None:
+        """Have ``done`` called, on the ledger's thread, once all that was put before is in the store, or in a file that
+        outlasts the machine; told is whether it is. It must not block, and be harmless a second time."""
+        taken = self._actor.tell(Commit(done))
+        # After the end nobody may be there to serve it.
+        if not taken or self._writer.closed:
+            done(False)
+
+    def count_uncommitted(self) -> None:
+        """A call's answer was handed out before its rows were safe."""
+        self._writer.uncommitted.add()
+
+    def ask(self, questions: Sequence[ScoreAggregateQuery]) -> Answers:
+        """What the store knows, of all that was put before."""
+        try:
+            answers: Answers = self._actor.ask(Questions(tuple(questions)))
+        except (TimeoutError, RouterBusyError, RouterClosedError) as error:
+            raise StorageError(f"the ledger could not be asked: {error}") from error
+        return answers
+
+    def put_to_store(self, questions: Sequence[ScoreAggregateQuery], to: ActorRef) -> bool:
+        """Have ``to`` told of the answers; whether it will be."""
+        return self._actor.tell(Questions(tuple(questions), to))
+
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until what was told before is written; False where that failed or took longer."""
-        return self._asked(Flush(), timeout_seconds)
+        return not self.is_kept or self._asked(Flush(), timeout_seconds)
 
     def release(self, timeout_seconds: float) -> bool:
         """Let go of the database until the next row, unless its store does so itself where a process forks: that may
         have begun, and hold up whoever asks for more."""
-        return self._leaves_by_itself or self._asked(Release(), timeout_seconds)
+        return not self.is_kept or self._leaves_by_itself or self._asked(Release(), timeout_seconds)
+
+    def forget_parent(self) -> None:
+        """In a forked child: the files that are open are the parent's."""
+        self._writer.standby.forget_parent()
 
     def stats(self) -> LedgerStats:
+        if not self.is_kept:
+            return LedgerStats()
         writer = self._writer
         return LedgerStats(
             written=writer.written,
             waiting=len(self._incoming) + writer.held,
             dropped=writer.overflow.count + writer.unwritten,
+            spooled=writer.standby.spooled,
+            taken_in=writer.standby.taken_in,
+            uncommitted=writer.uncommitted.value,
             failing=writer.failing,
         )
 
@@ -287,17 +162,3 @@ class Ledger:
                 return
             self._writer.overflow.add()
             logger.debug("an attempt that ended after close() was not recorded")
-
-
-def _growing_waits() -> Callable[[int], float]:
-    # Imported here: tenacity brings asyncio, which `import turnout` alone does not need.
-    from tenacity import RetryCallState, Retrying, wait_exponential
-
-    wait = wait_exponential(multiplier=_FIRST_RETRY_SECONDS, max=_LONGEST_RETRY_SECONDS)
-    state = RetryCallState(Retrying(), None, (), {})
-
-    def seconds(failures: int) -> float:
-        state.attempt_number = failures
-        return float(wait(state))
-
-    return seconds

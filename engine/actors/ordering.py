@@ -7,10 +7,20 @@ from typing import Any, Protocol, TypeVar
 
 from loguru import logger
 
+from turnout.actors.learning import Begin, Learning, LearningFromHistory
+from turnout.actors.ledger import Ledger
 from turnout.calls import Attempt, Identity
 from turnout.errors import ConfigError, ReentrantCallError
 from turnout.policies.bounds import is_built_in, only
-from turnout.policies.contract import OrderingPolicy, Policy, Ranked, RankedT, Ranking, RoutingContext
+from turnout.policies.contract import (
+    OrderingPolicy,
+    Policy,
+    Ranked,
+    RankedT,
+    Ranking,
+    ReadsHistory,
+    RoutingContext,
+)
 from turnout.policies.preference import ConfiguredOrder
 from turnout.policies.sticky import StickyRoutingPolicy
 from turnout.runtime.actor import Rests
@@ -38,19 +48,6 @@ class Order:
     context: RoutingContext
 
 
-class Learning(Rests):
-    """A policy and its published ranking; used by its actor alone, but for ``ranking``, which anyone may read."""
-
-    def __init__(self, policy: Policy, ranking: Ranking) -> None:
-        self._policy = policy
-        self.ranking = ranking
-
-    def receive(self, message: Attempt) -> None:
-        published = self._policy.observe((message,))
-        if published is not None:
-            self.ranking = published
-
-
 class Asked(Rests):
     """A custom policy; used by its actor alone."""
 
@@ -70,7 +67,11 @@ class Ordering:
     preference, which stays), with one warning."""
 
     def __init__(
-        self, policy: Policy | OrderingPolicy, providers: Sequence[Identity], runtime: Runtime
+        self,
+        policy: Policy | OrderingPolicy,
+        providers: Sequence[Identity],
+        runtime: Runtime,
+        ledger: Ledger | None = None,
     ) -> None:
         self._tickets = count()
         self._warned = False
@@ -78,7 +79,9 @@ class Ordering:
         #: A policy of the user's own may leave out whom it likes.
         self.may_omit = not self._built_in
         self._missed = Tally()
-        self._learning: Learning | None = None
+        self._learning: Learning | LearningFromHistory | None = None
+        self._ledger = ledger
+        #: Whether it is to be told of attempts: those of a policy that reads history come by way of the ledger.
         self.learns = False
         self._asked: ActorRef | None = None
         self._observers: ActorRef | None = None
@@ -87,6 +90,8 @@ class Ordering:
         if isinstance(policy, StickyRoutingPolicy):
             self._unadvised = policy.unadvised(providers)
         self._fixed = self._unadvised
+        if callable(bind := getattr(policy, "bind", None)):
+            bind(ledger if ledger is not None and ledger.is_kept else None)
         if isinstance(policy, OrderingPolicy):
             self._asked = runtime.actor("ordering", Asked(policy))
             return
@@ -95,7 +100,12 @@ class Ordering:
                 f"policy {type(policy).__name__} is none: it needs order(eligible, context); see OrderingPolicy"
             )
         self._fixed = policy.ranking(providers)
-        if policy.learns:
+        if ledger is not None and isinstance(policy, ReadsHistory):
+            self._learning = LearningFromHistory(policy, self._fixed, ledger, runtime.clock)
+            learner = runtime.actor("ordering", self._learning)
+            ledger.taught(learner)
+            learner.tell(Begin(learner))
+        elif policy.learns:
             self.learns = True
             self._learning = Learning(policy, self._fixed)
             self._observers = runtime.actor("ordering", self._learning)
@@ -137,7 +147,7 @@ class Ordering:
     @property
     def missed(self) -> int:
         """Attempts that a learning policy was not told of."""
-        return self._missed.value
+        return self._missed.value + (0 if self._ledger is None else self._ledger.unobserved)
 
     def _warn(self, error: Exception) -> None:
         if self._warned:

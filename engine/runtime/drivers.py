@@ -6,19 +6,16 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
-from turnout.runtime.awaiting import NOT_AWAITED, awaited_here, loop_ended, not_to_be_awaited
+from turnout.runtime.awaiting import NOT_AWAITED, loop_ended, not_to_be_awaited
 from turnout.runtime.contract import Alarmed, Runtime
 from turnout.runtime.lane import Claim, Token, enrol
 from turnout.runtime.once import Once
-from turnout.runtime.steps import Ask, Await, Call, HandOver, Sleep, TakeLane, Walk
+from turnout.runtime.steps import Ask, Await, Call, HandOver, Hear, Sleep, TakeLane, Walk
+from turnout.runtime.waiting_here import give_up, performed_here
 from turnout.traces import let_go_of_frames
-
-#: The longest that one who ended a wait takes to say with what.
-_ARRIVING_SECONDS: Final = 1.0
 
 #: Makes what the caller gets of a step that is handed over and of the walk that goes on behind it.
 Handed = Callable[[Walk, HandOver], Any]
@@ -38,7 +35,7 @@ def walk_here(runtime: Runtime, walk: Walk, handed: Handed, news: Any = None) ->
                 if isinstance(step, Call):
                     value = step.context.run(step.function, step.request, step.limit)
                 else:
-                    value = _performed_here(step, runtime)
+                    value = performed_here(step, runtime)
             except Exception as error:
                 if isinstance(step, Await) and step.limit.reason is NOT_AWAITED:
                     # Not the provider's failure.
@@ -59,69 +56,6 @@ def _let_go(raised: BaseException) -> None:
     it for as long as it likes."""
     if not isinstance(raised, Exception):
         let_go_of_frames(raised)
-
-
-def _performed_here(step: Ask | Await | TakeLane | Sleep, runtime: Runtime) -> Any:
-    match step:
-        case Ask():
-            return step.actor.ask(step.message)
-        case Await():
-            return awaited_here(step, runtime)
-        case TakeLane():
-            return _lane_here(step, runtime)
-        case Sleep():
-            return _slept_here(step, runtime)
-        case _:
-            assert_never(step)
-
-
-def _slept_here(step: Sleep, runtime: Runtime) -> None:
-    woken: SimpleQueue[None] = SimpleQueue()
-    step.limit.on_cut(lambda: woken.put(None))
-    try:
-        runtime.clock.wait(woken, step.limit.remaining())
-    except Empty:
-        return
-    finally:
-        step.limit.on_cut(None)
-
-
-def _lane_here(step: TakeLane, runtime: Runtime) -> Token | None:
-    arrived: SimpleQueue[Token | None] = SimpleQueue()
-    claim = Claim(arrived.put)
-    step.limit.on_cut(lambda: _give_up(claim))
-    try:
-        enrol(claim, step.lanes)
-        while not step.limit.expired():
-            # Its own alarm: after close() there is no other, and streams still start over then.
-            rest = min(lane.rest_seconds for lane in step.lanes)
-            try:
-                token: Token | None = runtime.clock.wait(arrived, min(step.limit.remaining(), rest))
-                return token
-            except Empty:
-                for lane in step.lanes:
-                    lane.match()
-        claim.settle(None)
-        return _arrived(arrived)
-    except BaseException:
-        if not claim.settle(None) and (won := _arrived(arrived)) is not None:
-            won.put_back()
-        raise
-    finally:
-        step.limit.on_cut(None)
-
-
-def _arrived(arrived: "SimpleQueue[Token | None]") -> Token | None:
-    """What the wait ended with: whoever ended it may be about to say so. Where an interrupt lost it on the way, its
-    lane makes up for it."""
-    try:
-        return arrived.get(timeout=_ARRIVING_SECONDS)
-    except Empty:
-        return None
-
-
-def _give_up(claim: Claim) -> None:
-    claim.settle(None)
 
 
 def is_within_another() -> bool:
@@ -180,16 +114,10 @@ class PooledWalk:
                     case HandOver():
                         answer = self._handed(walk, step)
                         break
-                    case Await():
-                        self._park_for_task(step)
-                        return
-                    case TakeLane() if here:
-                        value = _lane_here(step, self.runtime)
-                    case TakeLane():
-                        self._park_for_lane(step)
-                        return
-                    case Sleep():
-                        self._park_for_time(step)
+                    case Hear() | TakeLane() if here:
+                        value = performed_here(step, self.runtime)
+                    case Await() | Hear() | TakeLane() | Sleep():
+                        self.park(step)
                         return
                     case _:
                         assert_never(step)
@@ -209,6 +137,20 @@ class PooledWalk:
         # An error keeps the frame that calls this, and so this walk: it must not reach the future any more.
         settle, self._settle = self._settle, _settled_already
         settle(None, raised)
+
+    def park(self, step: Await | Hear | TakeLane | Sleep) -> None:
+        """Go on with the walk once what it waits for is there, on whatever worker is free then."""
+        match step:
+            case Await():
+                self._park_for_task(step)
+            case Hear():
+                self._park_to_hear(step)
+            case TakeLane():
+                self._park_for_lane(step)
+            case Sleep():
+                self._park_for_time(step)
+            case _:
+                assert_never(step)
 
     def _park_for_task(self, step: Await) -> None:
         task = self.runtime.loop.run(step.awaitable, step.context)
@@ -260,10 +202,21 @@ class PooledWalk:
 
         claim = Claim(wake)
         if step.limit.until != math.inf:
-            alarm = self.runtime.alarms.at(step.limit.until, partial(_give_up, claim))
+            alarm = self.runtime.alarms.at(step.limit.until, partial(give_up, claim))
         # Left before standing in line: once enrolled, another thread may be walking already.
-        step.limit.on_cut(lambda: _give_up(claim))
+        step.limit.on_cut(lambda: give_up(claim))
         enrol(claim, step.lanes)
+
+    def _park_to_hear(self, step: Hear) -> None:
+        once = Once()
+
+        def heard(value: Any) -> None:
+            if once():
+                alarm.cancel()
+                self._resume(partial(self, value))
+
+        alarm = self.runtime.alarms.at(step.limit.until, partial(heard, None))
+        step.begin(heard)
 
     def _park_for_time(self, step: Sleep) -> None:
         once = Once()

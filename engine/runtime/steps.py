@@ -38,6 +38,14 @@ class Ask(NamedTuple):
     message: Any
 
 
+class Hear(NamedTuple):
+    """Have ``begin`` called with a function, and wait until that is called, by any thread and as often as it likes, or
+    the limit is over; sent back: what it was called with first, or None."""
+
+    begin: Callable[[Callable[[Any], None]], None]
+    limit: Limit
+
+
 class TakeLane(NamedTuple):
     """Wait for a token of any of ``lanes``; sent back: the token, or None once the limit is over or was cut."""
 
@@ -58,5 +66,5 @@ class HandOver(NamedTuple):
     value: Any
 
 
-Step = Call | Await | Ask | TakeLane | Sleep | HandOver
+Step = Call | Await | Ask | Hear | TakeLane | Sleep | HandOver
 Walk = Generator[Step, Any, Any]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from turnout.errors import RouterBusyError
 from turnout.runtime.contract import Runtime
 from turnout.runtime.drivers import Handed, PooledWalk
-from turnout.runtime.steps import Ask, Await, Call, HandOver, Sleep, TakeLane, Walk
+from turnout.runtime.steps import Ask, Await, Call, HandOver, Hear, Sleep, TakeLane, Walk
 from turnout.testing.stage_actor import StageActor
 from turnout.testing.stage_order import Order, Place
 
@@ -148,17 +148,9 @@ class StagedWalk(PooledWalk):
                 case Ask() as step:
                     self._ask(step)
                     return
-                case Await() as step:
+                case Await() | Hear() | TakeLane() | Sleep() as step:
                     self._leave()
-                    self._park_for_task(step)
-                    return
-                case TakeLane() as step:
-                    self._leave()
-                    self._park_for_lane(step)
-                    return
-                case Sleep() as step:
-                    self._leave()
-                    self._park_for_time(step)
+                    self.park(step)
                     return
                 case HandOver() as step:
                     answer = self._handed(walk, step)

@@ -225,7 +225,7 @@ class Callers:
             on_restart=rng.choice([None, *[reader.restarted] * 2]),
             **more,
         )
-        self.play.futures[asked.key] = future
+        self.play.futures[asked.key] = self.play.waiting[asked.key] = future
         if timeout is not None:
             self.play.bounded[asked.key] = future
         future.add_done_callback(lambda future: setattr(asked, "resolved", asked.resolved + 1))

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from loguru import logger
 
-from turnout import Attempt, CallType, Fault, Outcome, PreferencePolicy, Reason, RoundRobinPolicy
+from turnout import Attempt, CallType, DeadlineExceededError, Fault, Outcome, PreferencePolicy, Reason, RoundRobinPolicy
 from turnout.calls import Identity
-from turnout.config import BudgetConfig, HealthConfig
+from turnout.config import BudgetConfig, HealthConfig, LedgerConfig
 from turnout.decisions.circuit import State
 from turnout.engine import Engine
 from turnout.ids import TimeOrderedIds, id_text
@@ -103,6 +103,11 @@ class Play:
             when_all_benched=rng.choice(["raise", "raise", "wait", "soonest"]),
         )
         self.store = Rows(rng)
+        self.committed = rng.random() < 0.3
+        #: Calls that ended before all of their rows were in the store.
+        self.hasty = 0
+        #: Those that were not seen to have ended.
+        self.waiting: dict[int, Future[Any]] = {}
         # Gives the keys that the engine gives, at the same instants.
         self.keys = TimeOrderedIds(stage.clock, random.Random(stage.seed))
         self.engine = self._engine()
@@ -125,13 +130,13 @@ class Play:
             policy=rng.choice(policies),
             health=self.health,
             store=self.store,
+            ledger=LedgerConfig(durability="committed" if self.committed else "batched"),
             retry_policies=self.retries,
             budget=rng.choice([BudgetConfig(), BudgetConfig(ratio=0.0, per_second=0.0, max_tokens=2)]),
         )
 
     def _witness_records(self) -> None:
         ledger = self.engine.plant.ledger
-        assert ledger is not None
         put = ledger.put
 
         def witnessed(attempt: Attempt) -> None:
@@ -184,6 +189,8 @@ class Play:
         """After every event."""
         assert not self.wrong, self.wrong
         plant = self.engine.plant
+        if self.committed:
+            self._look_for_hasty_ends()
         for target in plant.execution.eligibility.targets:
             for lane in lanes(target):
                 assert lane.free <= lane.width, f"{target.provider_id} has a token too many"
@@ -210,6 +217,22 @@ class Play:
                 was = before.circuits[name]
                 if was.opened and not (circuit.opened or circuit.disabled or self.resetting):
                     self.closings.append((name, was.since))
+
+
+    def _look_for_hasty_ends(self) -> None:
+        ended = [key for key, future in self.waiting.items() if future.done()]
+        if ended:
+            kept = {row.attempt_id for row in self.store.rows}
+            for key in ended:
+                future = self.waiting.pop(key)
+                rows = {id_text(attempt.key) for attempt in self.asked[key].attempts}
+                # What ends at its deadline, or by an interrupt, waits for nothing more.
+                end = None if future.cancelled() else future.exception(0)
+                hasty = not isinstance(end, DeadlineExceededError | SystemExit | KeyboardInterrupt)
+                hasty = hasty and not future.cancelled()
+                self.hasty += hasty and not rows <= kept
+        uncommitted = self.engine.plant.ledger.stats().uncommitted
+        assert self.hasty <= uncommitted, "a call ended before its rows were committed"
 
 
 def play(seed: int, cast: Any) -> Play:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from loguru import logger
 
-from turnout.actors.ledger import Ledger, _growing_waits
+from turnout.actors.ledger import Ledger
+from turnout.actors.writer import growing_waits
 from turnout.calls import Attempt, CallType, Identity, Outcome, Reason
 from turnout.config import LedgerConfig
 from turnout.errors import StorageDriverMissingError, StorageError
@@ -140,7 +141,7 @@ def test_a_failing_store_is_told_once_tried_again_and_loses_nothing(rig: Rig) ->
 
 
 def test_waits_between_tries_double_up_to_half_a_minute() -> None:
-    wait = _growing_waits()
+    wait = growing_waits()
     assert [wait(failures) for failures in (1, 2, 3, 4)] == pytest.approx([0.1, 0.2, 0.4, 0.8])
     assert wait(10_000) == 30.0
 

@@ -1,0 +1,60 @@
+"""What the ledger is told and asked, and what it tells a policy that learns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from turnout.calls import Attempt
+from turnout.decisions.aggregates import ScoreAggregateQuery
+from turnout.policies.contract import Answers
+from turnout.runtime.contract import ActorRef
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Write what was told before this. Replied: whether the store has all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Write what waits, then let go of the database until the next row. Replied as for a flush."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Rows wait: told to a writer that sleeps, or when a batch is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Write what was told before this, and call ``done`` with whether it is safe: one write serves all that wait."""
+
+    done: Callable[[bool], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Write what was told before this, then ask the store. Replied: the answers; or told, with ``Answered`` or
+    ``Unanswered``, to the actor that is to hear of it: after every attempt that is in them, before any that is not."""
+
+    queries: tuple[ScoreAggregateQuery, ...]
+    to: ActorRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Attempts, in the order in which they were recorded."""
+
+    attempts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    answers: Answers
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    why: str
+
+
+Told = Flush | Release | Ring | Commit | Questions

@@ -1,0 +1,325 @@
+"""The owner of the store: it writes what happened, in batches, on no caller's time.
+
+Where the store cannot take rows they go to spool files (``Standby``), which a crash does not take away, and on to the
+store once it can be written again. Rows wait in memory for as long as neither takes them.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, assert_never
+
+from loguru import logger
+
+from turnout.actors.ledger_messages import (
+    Answered,
+    Commit,
+    Flush,
+    Observed,
+    Questions,
+    Release,
+    Ring,
+    Told,
+    Unanswered,
+)
+from turnout.actors.overflow import Overflow
+from turnout.actors.standby import Standby
+from turnout.calls import Attempt
+from turnout.clock import Clock
+from turnout.decisions.aggregates import ScoreAggregateQuery, checked_aggregates
+from turnout.errors import StorageDriverMissingError, StorageError, told
+from turnout.policies.contract import Answers
+from turnout.runtime.contract import ActorRef
+from turnout.runtime.tally import Tally
+from turnout.runtime.tokens import Tokens
+from turnout.storage.attempts import AttemptRows
+from turnout.storage.contract import MetricsStore
+from turnout.traces import trace_of
+
+#: After so many ticks without a row the writer sleeps until it is rung.
+_QUIET_TICKS: Final = 20
+#: How many batches one write takes together when rows have piled up.
+_PILED_BATCHES: Final = 4
+_FIRST_RETRY_SECONDS: Final = 0.1
+_LAST_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
+#: A store that takes its time to say no is not asked again and again at the end.
+_LAST_SECONDS: Final = 2.0
+_LONGEST_RETRY_SECONDS: Final = 30.0
+#: How many of the latest attempts are kept for whoever asks how it goes.
+RECENT: Final = 4_096
+
+
+class Writing(Protocol):
+    """The settings of the writer; see ``LedgerConfig``."""
+
+    @property
+    def batch_rows(self) -> int: ...
+    @property
+    def flush_seconds(self) -> float: ...
+    @property
+    def max_rows(self) -> int: ...
+    @property
+    def is_durable(self) -> bool: ...
+
+
+class Writer:
+    """Drains rows on a tick, by size, on flush and for who waits for a commit. Used by its actor alone, but for
+    ``incoming``, ``recent`` and what it shows.
+
+    Rows come by a deque, which wakes nobody and whose ends are each one step: a put that wakes a thread costs the
+    caller ten times more. ``bell`` holds one token while the writer wants to be rung; whoever takes it rings.
+    """
+
+    def __init__(
+        self,
+        store: MetricsStore | None,
+        metrics_scope: str,
+        config: Writing,
+        clock: Clock,
+        standby: Standby,
+        *,
+        closes_store: bool,
+    ) -> None:
+        self._store = store
+        self._scope = metrics_scope
+        self._batch_rows = config.batch_rows
+        self._flush_seconds = config.flush_seconds
+        self._max_rows = config.max_rows
+        self._clock = clock
+        self._durable = config.is_durable
+        if self._durable and callable(make_durable := getattr(store, "make_durable", None)):
+            make_durable()
+        self._closes_store = closes_store
+        self._retry_wait = growing_waits()
+        self._pending: list[Attempt] = []
+        self._commits: list[Callable[[bool], None]] = []
+        self._quiet = 0
+        self._failures = 0
+        self._try_at = 0.0
+        self.standby = standby
+        self.incoming: deque[Attempt] = deque()
+        self.recent: deque[Attempt] = deque(maxlen=RECENT)
+        #: Who is told of every attempt, in one order with the store's answers.
+        self.learner: ActorRef | None = None
+        self.unobserved = 0
+        #: Calls whose answers were not held back until their rows were safe.
+        self.uncommitted = Tally()
+        self.bell = Tokens()
+        self.asleep = False
+        self.closed = False
+        self.keeps = store is not None
+        self.written = 0
+        #: Left unwritten at the end, or for want of a driver.
+        self.unwritten = 0
+        self.overflow = Overflow(config.max_rows, clock)
+        self.held = 0
+        self.failing: str | None = None
+
+    def receive(self, message: Told) -> object:
+        match message:
+            case Flush():
+                return self._write_now()
+            case Release():
+                written = self._write_now()
+                self.standby.seal()
+                release = getattr(self._store, "release", None)
+                if release is not None:
+                    release()
+                return written
+            case Commit():
+                # Served at rest, together with all that came with it.
+                self._commits.append(message.done)
+                return None
+            case Questions(queries, None):
+                return self._answers(queries)
+            case Questions(queries, to):
+                assert to is not None
+                self._tell_answers(queries, to)
+                return None
+            case Ring():
+                return True
+            case _:
+                assert_never(message)
+
+    def rest(self) -> float | None:
+        self.asleep = False
+        had_rows = self._take_in()
+        safe = self._written()
+        self._serve_commits(safe)
+        self._look_at_standby()
+        if not self._pending:
+            self.overflow.tell()
+        self._quiet = 0 if had_rows else self._quiet + 1
+        if not self.bell:
+            self.bell.give()
+        if self._quiet < _QUIET_TICKS or not self.overflow.is_over:
+            return self._flush_seconds
+        self.asleep = True
+        # Who put a row just before could not know that a ring was wanted.
+        return self._flush_seconds if self.incoming else self.standby.look_seconds
+
+    def ended(self) -> None:
+        self.closed = True
+        written = self._write_now()
+        end = time.monotonic() + _LAST_SECONDS
+        # A store that fails just now is tried again, on this thread's own time.
+        for pause_seconds in _LAST_PAUSES_SECONDS:
+            if written or time.monotonic() > end:
+                break
+            time.sleep(pause_seconds)
+            written = self._write_now()
+        self._serve_commits(written)
+        if self._pending:
+            logger.warning("the ledger ends, rows unwritten: {} ({})", len(self._pending), self.failing)
+            self.unwritten += len(self._pending)
+            self._pending.clear()
+            self.held = 0
+        self.standby.close(self.failing)
+        self.overflow.tell(at_last=True)
+        if self._closes_store and self._store is not None:
+            self._store.close()
+
+    def refuse(self) -> None:
+        """Count a row that there is no room for."""
+        self.overflow.warn(self.failing)
+
+    def _write_now(self) -> bool:
+        """Write what came, and what the spool holds, whenever the store is to be tried again; whether it has all."""
+        self._take_in()
+        self._try_at = 0.0
+        written = self._written()
+        # A store that failed is tried with what waits in files, which includes what it failed to take just now.
+        self.standby.look_now()
+        return self._look_at_standby() and (written or not self._pending) and self.standby.is_clear
+
+    def _take_in(self) -> bool:
+        """Take what came, as far as there is room; whether any rows wait."""
+        pending, take = self._pending, self.incoming.popleft
+        before = len(pending)
+        try:
+            for _ in range(self._max_rows - before):
+                pending.append(take())
+            while True:
+                take()
+                self.refuse()
+        except IndexError:
+            # Nothing is left: also where a late caller counts its row as lost at this moment.
+            self.held = len(pending)
+        if len(pending) > before:
+            self._show(pending[before:] if before else pending)
+        if self._store is None:
+            pending.clear()
+            self.held = 0
+        return bool(pending)
+
+    def _show(self, attempts: Sequence[Attempt]) -> None:
+        self.recent.extend(attempts)
+        if self.learner is not None and not self.learner.tell(Observed(tuple(attempts))):
+            self.unobserved += len(attempts)
+
+    def _written(self) -> bool:
+        """Have what waits written to the store, or, where it fails, to the spool. Whether none is left in memory."""
+        while self._pending:
+            rows = AttemptRows(self._pending[: self._batch_rows * _PILED_BATCHES], self._scope)
+            if not (self._may_try() and self._recorded(rows)) and not self._spooled(rows):
+                return False
+            del self._pending[: len(rows)]
+            self.held = len(self._pending)
+        return True
+
+    def _may_try(self) -> bool:
+        # During an outage the store is tried with what the spool holds: no new row waits for the trial.
+        due = not self.standby.is_usable and self._clock.monotonic() >= self._try_at
+        return self.keeps and (self._failures == 0 or due)
+
+    def _recorded(self, rows: Sequence[object]) -> bool:
+        try:
+            self._record(rows)
+        except BaseException as error:
+            self._failed(error)
+            return False
+        self._recovered(len(rows))
+        return True
+
+    def _record(self, rows: Sequence[object]) -> None:
+        assert self._store is not None
+        self._store.record_attempts(rows)  # type: ignore[arg-type]
+        self.written += len(rows)
+
+    def _spooled(self, rows: AttemptRows) -> bool:
+        if not self.keeps:
+            self.unwritten += len(rows)
+            return True
+        return self.standby.append(rows, durable=self._durable)
+
+    def _look_at_standby(self) -> bool:
+        """Take in what waits in files, when it is time; whether the store takes it."""
+        if not self.keeps:
+            return True
+        if not self.standby.is_due or self._clock.monotonic() < self._try_at:
+            return self._failures == 0
+        try:
+            taken = self.standby.take_in(self._record)
+        except BaseException as error:
+            self._failed(error)
+            return False
+        if taken:
+            self._recovered(taken)
+        return True
+
+    def _serve_commits(self, safe: bool) -> None:
+        commits, self._commits = self._commits, []
+        for done in commits:
+            done(safe and self.keeps)
+
+    def _recovered(self, rows: int) -> None:
+        if self._failures:
+            logger.info("the ledger can be written again; {} rows waited", rows + len(self._pending))
+            self._failures, self._try_at, self.failing = 0, 0.0, None
+
+    def _failed(self, error: BaseException) -> None:
+        self._failures += 1
+        self._try_at = self._clock.monotonic() + self._retry_wait(self._failures)
+        self.failing = told(error)
+        if isinstance(error, StorageDriverMissingError):
+            logger.warning("the ledger keeps nothing: {}", error)
+            self.keeps = False
+        elif self._failures == 1:
+            logger.warning(
+                "the ledger cannot be written ({}); calls go on, rows wait{}",
+                self.failing,
+                self.standby.where,
+            )
+            logger.trace("why the ledger cannot be written:\n{}", trace_of(error))
+        else:
+            logger.debug("the ledger still cannot be written: {}", self.failing)
+
+    def _tell_answers(self, queries: tuple[ScoreAggregateQuery, ...], to: ActorRef) -> None:
+        told_of: Answered | Unanswered
+        try:
+            told_of = Answered(self._answers(queries))
+        except Exception as error:
+            told_of = Unanswered(told(error))
+        to.tell(told_of)
+
+    def _answers(self, queries: tuple[ScoreAggregateQuery, ...]) -> Answers:
+        if self._store is None:
+            raise StorageError("this router keeps no ledger; give it a metrics_store")
+        if not self._write_now():
+            raise StorageError(f"rows wait that the store does not have yet ({self.failing})")
+        return [checked_aggregates(query, self._store.query_score_aggregates(query)) for query in queries]
+
+
+def growing_waits() -> Callable[[int], float]:
+    """The seconds until the next trial, from the number of failures in a row."""
+    # Imported here: tenacity brings asyncio, which `import turnout` alone does not need.
+    from tenacity import RetryCallState, Retrying, wait_exponential
+
+    wait = wait_exponential(multiplier=_FIRST_RETRY_SECONDS, max=_LONGEST_RETRY_SECONDS)
+    state = RetryCallState(Retrying(), None, (), {})
+
+    def seconds(failures: int) -> float:
+        state.attempt_number = failures
+        return float(wait(state))
+
+    return seconds
