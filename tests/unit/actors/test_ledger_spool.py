@@ -1,0 +1,219 @@
+"""What the ledger does with rows that its store cannot take: they wait in files, and reach it all the same, once."""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.actors.test_ledger import WAIT, Rig, Store, attempt
+from turnout.actors.ledger import Ledger
+from turnout.config import LedgerConfig
+from turnout.errors import StorageError, StorageLockedError
+from turnout.storage.rows import Row
+from turnout.storage.spool import Spool
+
+
+class Outage(Store):
+    """A store that takes nothing while ``down``."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__(self._refuse)
+        self.down = False
+        self.tried = 0
+        self.error = error or StorageError("the server is away")
+
+    def _refuse(self) -> None:
+        self.tried += 1
+        if self.down:
+            raise self.error
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool")
+
+
+def ledger_of(rig: Rig, store: Store, spool: Spool, **config: Any) -> Ledger:
+    return Ledger(store, "scope", LedgerConfig(**config), rig.runtime, closes_store=False, spool=spool)
+
+
+def test_rows_that_the_store_refuses_wait_in_files_and_not_in_memory(rig: Rig, spool: Spool) -> None:
+    store = Outage()
+    store.down = True
+    ledger = ledger_of(rig, store, spool, max_rows=10, batch_rows=10)
+    for number in range(100):
+        ledger.put(attempt(number))
+        assert not ledger.flush(WAIT)
+    stats = ledger.stats()
+    assert (stats.written, stats.waiting, stats.spooled, stats.dropped) == (0, 0, 100, 0)
+    assert stats.failing == "the server is away"
+    (warning,) = [line for line in rig.logged if line.startswith("WARNING")]
+    assert warning.endswith(f"calls go on, rows wait in {spool.folder}")
+
+
+def test_they_reach_the_store_once_it_can_be_written_again(rig: Rig, spool: Spool) -> None:
+    store = Outage()
+    ledger = ledger_of(rig, store, spool)
+    for number in range(300):
+        store.down = 100 <= number < 200
+        ledger.put(attempt(number))
+        ledger.flush(WAIT)
+    rig.until(lambda: ledger.stats().waiting == 0 and spool.is_empty)
+    assert len(store.kept()) == len(set(store.kept())) == 300
+    assert ledger.flush(WAIT)
+    stats = ledger.stats()
+    # The first row after the outage finds out that it is over.
+    assert (stats.spooled, stats.taken_in, stats.failing) == (101, 101, None)
+    assert sum("can be written again" in line for line in rig.logged) == 1
+
+
+def test_a_store_that_is_down_is_not_asked_for_every_batch(rig: Rig, spool: Spool) -> None:
+    store, written = Outage(), threading.Semaphore(0)
+    store.down = True
+    ledger = ledger_of(rig, store, spool)
+    for number in range(50):
+        ledger.put(attempt(number))
+        ledger.commit(lambda safe: written.release())
+        assert written.acquire(timeout=WAIT)
+    # Time stands still.
+    assert (store.tried, ledger.stats().spooled) == (1, 50)
+
+
+def test_what_files_held_at_the_start_is_taken_in_without_a_call(rig: Rig, tmp_path: Path) -> None:
+    first, store = Outage(), Outage()
+    first.down = True
+    before = Rig()
+    ledger = ledger_of(before, first, Spool(tmp_path / "spool"))
+    ledger.put(attempt(1))
+    before.close()
+    assert before.logged[-1].startswith("WARNING 1 rows wait in")
+    assert ledger.stats().dropped == 0
+    ledger_of(rig, store, Spool(tmp_path / "spool"))
+    rig.until(lambda: len(store.kept()) == 1)
+
+
+def test_rows_of_a_process_that_finds_the_database_held_are_taken_in_by_the_one_that_holds_it(
+    rig: Rig, tmp_path: Path
+) -> None:
+    held, shared = Outage(StorageLockedError("held by another process")), Store()
+    held.down = True
+    other = ledger_of(rig, held, Spool(tmp_path / "spool"))
+    ledger_of(rig, shared, Spool(tmp_path / "spool"))
+    for number in range(10):
+        other.put(attempt(number))
+    rig.until(lambda: len(shared.kept()) == 10)
+    rig.until(lambda: other.stats().spooled == 10)
+    # Whoever took them in, they are in the store.
+    assert Path(tmp_path / "spool").exists()
+    rig.until(lambda: spool_is_empty(tmp_path))
+
+
+def spool_is_empty(tmp_path: Path) -> bool:
+    return Spool(tmp_path / "spool").is_empty
+
+
+def test_rows_wait_in_memory_where_no_file_can_be_written_and_this_is_told_once(
+    rig: Rig, tmp_path: Path
+) -> None:
+    (tmp_path / "spool").write_text("in the way")
+    store = Outage()
+    store.down = True
+    ledger = ledger_of(rig, store, Spool(tmp_path / "spool"))
+    for number in range(5):
+        ledger.put(attempt(number))
+        assert not ledger.flush(WAIT)
+    rig.clock.advance(5.0)
+    assert not ledger.flush(WAIT)
+    assert (ledger.stats().waiting, ledger.stats().spooled) == (5, 0)
+    assert sum("cannot be kept in files either" in line for line in rig.logged) == 1
+    os.unlink(tmp_path / "spool")
+    rig.until(lambda: ledger.stats().spooled == 5)
+    store.down = False
+    rig.until(lambda: len(store.kept()) == 5)
+
+
+def test_many_that_wait_for_a_commit_are_served_by_one(rig: Rig, spool: Spool) -> None:
+    entered, go, done = threading.Event(), threading.Event(), threading.Semaphore(0)
+    store = Store(lambda: (entered.set(), go.wait(WAIT))[0])
+    ledger = ledger_of(rig, store, spool, durability="committed")
+    told: list[bool] = []
+
+    def commit(number: int) -> None:
+        ledger.put(attempt(number))
+        ledger.commit(lambda safe: (told.append(safe), done.release())[1])
+
+    commit(0)
+    assert entered.wait(WAIT)
+    for number in range(1, 65):
+        commit(number)
+    go.set()
+    for _ in range(65):
+        assert done.acquire(timeout=WAIT)
+    assert told == [True] * 65
+    assert store.batches == [1, 64]
+
+
+def test_a_commit_is_told_of_rows_that_are_safe_in_a_file(rig: Rig, spool: Spool) -> None:
+    store, told = Outage(), threading.Event()
+    store.down = True
+    ledger = ledger_of(rig, store, spool, durability="committed")
+    ledger.put(attempt(1))
+    ledger.commit(lambda safe: told.set() if safe else None)
+    assert told.wait(WAIT)
+    assert ledger.stats().spooled == 1
+
+
+def test_a_commit_of_what_is_nowhere_safe_says_so(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "spool").write_text("in the way")
+    store, told = Outage(), []
+    store.down = True
+    ledger = ledger_of(rig, store, Spool(tmp_path / "spool"), durability="committed")
+    heard = threading.Event()
+    ledger.put(attempt(1))
+    ledger.commit(lambda safe: (told.append(safe), heard.set())[1])
+    assert heard.wait(WAIT)
+    assert told == [False]
+
+
+def test_a_commit_asked_for_after_the_end_is_answered(spool: Spool) -> None:
+    rig, told = Rig(), []
+    ledger = ledger_of(rig, Store(), spool, durability="committed")
+    rig.close()
+    ledger.commit(told.append)
+    assert told == [False]
+
+
+def test_a_store_that_can_be_made_durable_is_before_its_first_row(rig: Rig, spool: Spool) -> None:
+    class Durable(Store):
+        durable = False
+
+        def make_durable(self) -> None:
+            self.durable = True
+
+        def record_attempts(self, rows: Sequence[Row]) -> None:
+            assert self.durable
+            super().record_attempts(rows)
+
+    store = Durable()
+    ledger = ledger_of(rig, store, spool, durability="committed")
+    ledger.put(attempt(1))
+    assert ledger.flush(WAIT)
+
+
+def test_the_latest_attempts_are_kept_also_without_a_store(rig: Rig) -> None:
+    ledger = Ledger(None, "scope", LedgerConfig(), rig.runtime, closes_store=False)
+    for number in range(5_000):
+        ledger.put(attempt(number))
+    rig.until(lambda: len(ledger.recent()) == 4_096 and ledger.recent()[-1].key == 4_999)
+    assert ledger.stats() == type(ledger.stats())()
+    assert ledger.flush(0.0)
