@@ -16,7 +16,16 @@ from typing import Any
 import pytest
 from loguru import logger
 
-from turnout import Attempt, CallType, DeadlineExceededError, Fault, Outcome, PreferencePolicy, Reason, RoundRobinPolicy
+from turnout import (
+    Attempt,
+    CallType,
+    DeadlineExceededError,
+    Fault,
+    Outcome,
+    PreferencePolicy,
+    Reason,
+    RoundRobinPolicy,
+)
 from turnout.calls import Identity
 from turnout.config import BudgetConfig, HealthConfig, LedgerConfig
 from turnout.decisions.circuit import State
@@ -217,7 +226,6 @@ class Play:
                 was = before.circuits[name]
                 if was.opened and not (circuit.opened or circuit.disabled or self.resetting):
                     self.closings.append((name, was.since))
-
 
     def _look_for_hasty_ends(self) -> None:
         ended = [key for key, future in self.waiting.items() if future.done()]
