@@ -93,7 +93,8 @@ class LearningFromHistory:
                 self._asked_at = now
 
     def _heard(self) -> None:
-        now, self._asked_at, asked_at = self._clock.monotonic(), None, self._asked_at
+        now, asked_at = self._clock.monotonic(), self._asked_at
+        self._asked_at = None
         if asked_at is not None:
             # A large history takes its time: it must not keep the ledger from writing.
             self._due = max(self._due, now + _PEACE * (now - asked_at))

@@ -1,9 +1,9 @@
 """What the ledger does with rows that its store cannot take: they wait in files, and reach it all the same, once."""
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -136,7 +136,7 @@ def test_rows_wait_in_memory_where_no_file_can_be_written_and_this_is_told_once(
     assert not ledger.flush(WAIT)
     assert (ledger.stats().waiting, ledger.stats().spooled) == (5, 0)
     assert sum("cannot be kept in files either" in line for line in rig.logged) == 1
-    os.unlink(tmp_path / "spool")
+    (tmp_path / "spool").unlink()
     rig.until(lambda: ledger.stats().spooled == 5)
     store.down = False
     rig.until(lambda: len(store.kept()) == 5)
@@ -144,13 +144,22 @@ def test_rows_wait_in_memory_where_no_file_can_be_written_and_this_is_told_once(
 
 def test_many_that_wait_for_a_commit_are_served_by_one(rig: Rig, spool: Spool) -> None:
     entered, go, done = threading.Event(), threading.Event(), threading.Semaphore(0)
-    store = Store(lambda: (entered.set(), go.wait(WAIT))[0])
+
+    def hang() -> None:
+        entered.set()
+        assert go.wait(WAIT)
+
+    store = Store(hang)
     ledger = ledger_of(rig, store, spool, durability="committed")
     told: list[bool] = []
 
+    def hear(safe: bool) -> None:
+        told.append(safe)
+        done.release()
+
     def commit(number: int) -> None:
         ledger.put(attempt(number))
-        ledger.commit(lambda safe: (told.append(safe), done.release())[1])
+        ledger.commit(hear)
 
     commit(0)
     assert entered.wait(WAIT)
@@ -175,22 +184,21 @@ def test_a_commit_is_told_of_rows_that_are_safe_in_a_file(rig: Rig, spool: Spool
 
 def test_a_commit_of_what_is_nowhere_safe_says_so(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("in the way")
-    store, told = Outage(), []
+    store = Outage()
     store.down = True
     ledger = ledger_of(rig, store, Spool(tmp_path / "spool"), durability="committed")
-    heard = threading.Event()
+    told: SimpleQueue[bool] = SimpleQueue()
     ledger.put(attempt(1))
-    ledger.commit(lambda safe: (told.append(safe), heard.set())[1])
-    assert heard.wait(WAIT)
-    assert told == [False]
+    ledger.commit(told.put)
+    assert told.get(timeout=WAIT) is False
 
 
 def test_a_commit_asked_for_after_the_end_is_answered(spool: Spool) -> None:
-    rig, told = Rig(), []
+    rig, told = Rig(), SimpleQueue[bool]()
     ledger = ledger_of(rig, Store(), spool, durability="committed")
     rig.close()
-    ledger.commit(told.append)
-    assert told == [False]
+    ledger.commit(told.put)
+    assert told.get(timeout=WAIT) is False
 
 
 def test_a_store_that_can_be_made_durable_is_before_its_first_row(rig: Rig, spool: Spool) -> None:
