@@ -43,7 +43,7 @@ backend = "none"
 @pytest.mark.parametrize("wrong", [True, "60"])
 def test_a_number_is_neither_a_flag_nor_a_text(kind: type[Any], wrong: object) -> None:
     for name in kind.model_fields:
-        if name not in ("when_all_benched", "honor_retry_after"):
+        if name not in ("when_all_benched", "honor_retry_after", "durability", "spool_dir"):
             with pytest.raises(ConfigError, match=f"{name}: Input should be a valid"):
                 kind(**{name: wrong})
 
