@@ -13,6 +13,7 @@ from turnout.actors.health import ProviderHealthReport
 from turnout.actors.ledger import LedgerStats
 from turnout.calls import CallType, StreamFailurePolicy, StreamRestart
 from turnout.deadline import Deadline
+from turnout.decisions.history import ProviderHistory, live_history
 from turnout.errors import (
     DeadlineExceededError,
     ReentrantCallError,
@@ -54,6 +55,8 @@ class EngineStats:
     lines: Mapping[str, int]
     unobserved: int
     ledger: LedgerStats
+    #: What became of the latest attempts (4,096 at most) at each provider that had some, by ``provider_id``.
+    providers: Mapping[str, ProviderHistory]
 
 
 class Engine:
@@ -174,6 +177,7 @@ class Engine:
             lines=lines,
             unobserved=plant.ordering.missed,
             ledger=plant.ledger.stats(),
+            providers=live_history(plant.ledger.recent()),
         )
 
     def flush(self, timeout: float) -> bool:

@@ -17,11 +17,13 @@ from turnout.decisions.circuit import Thresholds
 from turnout.eligibility import Eligibility
 from turnout.errors import ThreadsStillRunningError
 from turnout.execution import Execution
+from turnout.in_flight import counted
 from turnout.invocation import Progress, Target
 from turnout.judging import Judge
 from turnout.overdue import Overdue
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.policies.retry import RetryPolicy
+from turnout.policies.wiring import ReadsClock, ReadsLoad
 from turnout.reaper import StreamRegistry
 from turnout.retrying import Retries
 from turnout.runtime.contract import Runtime
@@ -93,6 +95,17 @@ def _thresholds(setup: Setup, target: Target) -> Thresholds:
     return Thresholds(**settings.model_dump(exclude={"when_all_benched"}))
 
 
+def _counted_for(setup: Setup) -> tuple[Target, ...]:
+    """The targets, counting what is in flight where the policy goes by it."""
+    policy, targets = setup.policy, setup.targets
+    if isinstance(policy, ReadsClock):
+        policy.bind_clock(setup.clock)
+    if isinstance(policy, ReadsLoad):
+        targets, load = counted(targets)
+        policy.bind_load(load)
+    return targets
+
+
 def _spool(setup: Setup) -> Spool | None:
     folder = None if setup.store is None else spool_folder(setup.store, setup.ledger.spool_dir)
     return None if folder is None else Spool(folder)
@@ -111,9 +124,10 @@ def _built_on(runtime: Runtime, setup: Setup) -> Plant:
         closes_store=setup.owns_store,
         spool=_spool(setup),
     )
+    targets = _counted_for(setup)
     ordering = Ordering(setup.policy, identities, runtime, ledger)
     runtime.start()
-    bulkheads = Bulkheads(setup.targets, runtime)
+    bulkheads = Bulkheads(targets, runtime)
     eligibility = Eligibility(
         bulkheads.targets, health, health.circuits, setup.clock, setup.health.when_all_benched
     )

@@ -1,6 +1,8 @@
 """The record of every attempt, as the others hold it: where rows are put, and what is asked of their writer."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +10,7 @@ from loguru import logger
 
 from turnout.actors.ledger_messages import Commit, Flush, Questions, Release, Ring
 from turnout.actors.standby import Standby
-from turnout.actors.writer import Writer, Writing
+from turnout.actors.writer import RECENT, Writer, Writing
 from turnout.calls import Attempt
 from turnout.decisions.aggregates import ScoreAggregateQuery
 from turnout.errors import RouterBusyError, RouterClosedError, StorageError
@@ -35,6 +37,13 @@ class LedgerStats:
     taken_in: int = 0
     uncommitted: int = 0
     failing: str | None = None
+
+
+def _copied(attempts: "deque[Attempt]") -> list[Attempt]:
+    while True:
+        # A garbage collection in between may let another thread put one.
+        with suppress(RuntimeError):
+            return list(attempts)
 
 
 class Ledger:
@@ -85,8 +94,11 @@ class Ledger:
             self._count_late()
 
     def recent(self) -> list[Attempt]:
-        """The latest attempts that the writer has seen, oldest first."""
-        return list(self._writer.recent)
+        """The latest attempts, oldest first."""
+        # What the writer takes over between the two looks is seen twice.
+        waiting = _copied(self._incoming)
+        seen = {attempt.key: attempt for attempt in (*_copied(self._writer.recent), *waiting)}
+        return list(seen.values())[-RECENT:]
 
     def taught(self, learner: ActorRef) -> None:
         """From now on ``learner`` is told of every attempt, in ``Observed``."""
