@@ -1,6 +1,7 @@
 """The README's examples, run as they stand, with the simulator where the providers would be."""
 
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -9,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from turnout import Outcome, ProviderRouter
+from turnout.cli.commands import app
 from turnout.cli.simulate import _EVERYDAY, DEFAULT_PORT
 from turnout.testing.simulator import Answer, Cut, SimulatedProvider, Simulator, Status
 
 README = Path(__file__).parents[2] / "README.md"
-BLOCK = re.compile(r"<!-- test: ([a-z ]+) -->\n```(?:python|toml)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"<!-- test: ([a-z ]+) -->\n```(?:python|toml|sh)\n(.*?)```", re.DOTALL)
 
 pytestmark = pytest.mark.skipif(not README.exists(), reason="the README is not beside the tests")
 
@@ -154,6 +157,19 @@ def test_the_router_file_makes_a_router(
         assert router.metrics_scope == "my-batch"
         assert router.providers[1].max_concurrency == 8
         assert router.providers[1].context_window == 128_000
+
+
+def test_the_history_commands_tell_of_the_quick_start(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("quick start")
+    monkeypatch.chdir(tmp_path)
+    Path("turnout.toml").write_text(block("toml"))
+    for line in block("stats").splitlines():
+        _, *arguments = shlex.split(line, comments=True)
+        told = CliRunner().invoke(app, arguments)
+        assert (told.exit_code, told.stderr) == (0, "")
+        assert "backup-production" in told.stdout
 
 
 def test_every_marked_block_is_run_here() -> None:
