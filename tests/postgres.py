@@ -154,7 +154,8 @@ class PostgresServer:
             lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
-        return lines[-1].strip() == "ready" and len(lines) > 7
+        # Just made, it is empty.
+        return len(lines) > 7 and lines[-1].strip() == "ready"
 
     def _command(self, name: str) -> list[str]:
         return [str(self._binaries / name), "-D", str(self.folder / "data")]
