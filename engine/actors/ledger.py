@@ -10,7 +10,8 @@ from loguru import logger
 
 from turnout.actors.ledger_messages import Commit, Flush, Questions, Release, Ring
 from turnout.actors.standby import Standby
-from turnout.actors.writer import RECENT, Writer, Writing
+from turnout.actors.writer import RECENT, Writer
+from turnout.actors.writing import Writing
 from turnout.calls import Attempt
 from turnout.decisions.aggregates import ScoreAggregateQuery
 from turnout.errors import RouterBusyError, RouterClosedError, StorageError

@@ -7,7 +7,7 @@ store once it can be written again. Rows wait in memory for as long as neither t
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 from loguru import logger
 
@@ -24,6 +24,7 @@ from turnout.actors.ledger_messages import (
 )
 from turnout.actors.overflow import Overflow
 from turnout.actors.standby import Standby
+from turnout.actors.writing import Writing, growing_waits
 from turnout.calls import Attempt
 from turnout.clock import Clock
 from turnout.decisions.aggregates import ScoreAggregateQuery, checked_aggregates
@@ -40,26 +41,11 @@ from turnout.traces import trace_of
 _QUIET_TICKS: Final = 20
 #: How many batches one write takes together when rows have piled up.
 _PILED_BATCHES: Final = 4
-_FIRST_RETRY_SECONDS: Final = 0.1
 _LAST_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 #: A store that takes its time to say no is not asked again and again at the end.
 _LAST_SECONDS: Final = 2.0
-_LONGEST_RETRY_SECONDS: Final = 30.0
 #: How many of the latest attempts are kept for whoever asks how it goes.
 RECENT: Final = 4_096
-
-
-class Writing(Protocol):
-    """The settings of the writer; see ``LedgerConfig``."""
-
-    @property
-    def batch_rows(self) -> int: ...
-    @property
-    def flush_seconds(self) -> float: ...
-    @property
-    def max_rows(self) -> int: ...
-    @property
-    def is_durable(self) -> bool: ...
 
 
 class Writer:
@@ -308,18 +294,3 @@ class Writer:
         if not self._write_now():
             raise StorageError(f"rows wait that the store does not have yet ({self.failing})")
         return [checked_aggregates(query, self._store.query_score_aggregates(query)) for query in queries]
-
-
-def growing_waits() -> Callable[[int], float]:
-    """The seconds until the next trial, from the number of failures in a row."""
-    # Imported here: tenacity brings asyncio, which `import turnout` alone does not need.
-    from tenacity import RetryCallState, Retrying, wait_exponential
-
-    wait = wait_exponential(multiplier=_FIRST_RETRY_SECONDS, max=_LONGEST_RETRY_SECONDS)
-    state = RetryCallState(Retrying(), None, (), {})
-
-    def seconds(failures: int) -> float:
-        state.attempt_number = failures
-        return float(wait(state))
-
-    return seconds

@@ -9,7 +9,7 @@ import pytest
 from loguru import logger
 
 from turnout.actors.ledger import Ledger
-from turnout.actors.writer import growing_waits
+from turnout.actors.writing import growing_waits
 from turnout.calls import Attempt, CallType, Identity, Outcome, Reason
 from turnout.config import LedgerConfig
 from turnout.errors import StorageDriverMissingError, StorageError
