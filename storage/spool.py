@@ -55,8 +55,9 @@ class Spool:
         self._open: OpenFile | None = None
         self._pid = os.getpid()
         self._mine: set[str] = set()
-        #: Files that this process cannot take in; each was told of once.
+        #: Names of files that this process cannot take in, and of those of which it told.
         self._passed_over: frozenset[str] = frozenset()
+        self._told_of: set[str] = set()
 
     def append(self, rows: Sequence[Row], *, durable: bool = False) -> None:
         """Keep all of ``rows`` or none; with ``durable`` they outlive a crash of the machine too.
@@ -103,7 +104,10 @@ class Spool:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no file waits here, of this process or another, that could be taken in. Never raises."""
+        """Whether no file waits here, of this process or another. Never raises.
+
+        A file that a living process still appends to waits too; one that this process can never take in does not.
+        """
         try:
             return not self._waiting()
         except OSError:
@@ -167,15 +171,21 @@ class Spool:
     def _take(self, path: Path, write: Callable[[Sequence[Row]], None]) -> TakenIn:
         try:
             claim = claimed(path)
-            if claim is None:
-                return TakenIn()
-            try:
-                return self._read(claim, write)
-            finally:
-                claim.close()
         except UnreadableError as error:
             self._pass_over(path, str(error))
             return TakenIn()
+        except OSError as error:
+            self._tell_of(path, f"cannot be opened ({error.strerror or error})")
+            return TakenIn()
+        if claim is None:
+            return TakenIn()
+        try:
+            return self._read(claim, write)
+        except UnreadableError as error:
+            self._pass_over(path, str(error))
+            return TakenIn()
+        finally:
+            claim.close()
 
     def _read(self, claim: Claim, write: Callable[[Sequence[Row]], None]) -> TakenIn:
         count, lines = 0, Lines(claim.file)
@@ -199,5 +209,11 @@ class Spool:
         return TakenIn(count, 1, lines.damaged)
 
     def _pass_over(self, path: Path, why: str) -> None:
-        logger.warning("the spool file {} {}; it is left alone", path, why)
+        """Leave a file alone that will not be better when it is looked at again."""
         self._passed_over |= {path.name}
+        self._tell_of(path, why)
+
+    def _tell_of(self, path: Path, why: str) -> None:
+        if path.name not in self._told_of:
+            self._told_of.add(path.name)
+            logger.warning("the spool file {} {}; its rows wait there", path, why)

@@ -122,14 +122,16 @@ class Claim:
 
 
 def claimed(path: Path) -> Claim | None:
-    """The file at ``path``, None where somebody else has it or had it. Raises ``UnreadableError`` for what cannot be
-    opened, or is not a file of this user's own."""
+    """The file at ``path``, None where somebody else has it or had it.
+
+    Raises ``UnreadableError`` for what is not a file of this user's own, ``OSError`` for what cannot be opened now.
+    """
     try:
         file = FileIO(path, "rb+", opener=_reopen)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise UnreadableError(f"cannot be opened ({error.strerror or error})") from error
+    except PermissionError as error:
+        raise UnreadableError("may not be opened by this user") from error
     try:
         _refuse_foreign(os.fstat(file.fileno()))
         held = _lock(file)

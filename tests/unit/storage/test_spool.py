@@ -1,12 +1,15 @@
 """Rows that wait in files: nothing that was taken is lost, and nothing is given twice."""
 
 import os
+import shutil
 import stat
+import subprocess
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from loguru import logger
@@ -281,6 +284,65 @@ def test_a_file_of_another_user_is_told_of_once_and_left_alone(
     (warning,) = warnings
     assert str(file) in warning
     assert "12345" in warning
+
+
+def test_a_file_that_a_newer_turnout_wrote_is_told_of_once_and_left_for_it(
+    folder: Path, spool: Spool, warnings: list[str]
+) -> None:
+    spool.append(rows_of(1, 1))
+    spool.seal()
+    (file,) = folder.iterdir()
+    text = file.read_text().splitlines(keepends=True)[0][9:-1].replace('"version": 1', '"version": 2')
+    written = f"{crc32(text.encode()):08x} {text}\n"
+    file.write_text(written)
+    spool.append(rows_of(2, 2))
+    assert taken(spool) == rows_of(2, 2)
+    assert spool.taken_in(nothing_with) == TakenIn()
+    assert spool.is_empty
+    assert file.read_text() == written
+    (warning,) = warnings
+    assert f"{file} is of format 'turnout-spool' 2" in warning
+
+
+def test_a_damaged_file_gives_its_good_rows_and_is_kept_for_people(
+    folder: Path, spool: Spool, warnings: list[str]
+) -> None:
+    spool.append(rows_of(1, 5))
+    spool.seal()
+    (file,) = folder.iterdir()
+    lines = file.read_bytes().splitlines(keepends=True)
+    text = lines[2][9:-1].replace(b"1.0", b"true")
+    lines[2] = b"%08x %s\n" % (crc32(text), text)
+    lines[4] = b"junk\n"
+    file.write_bytes(b"".join(lines))
+    found: list[Row] = []
+    assert spool.taken_in(found.extend) == TakenIn(rows=3, files=1, damaged_lines=2)
+    assert found == [a_row(1), a_row(3), a_row(5)]
+    aside = file.with_suffix(".damaged")
+    assert aside.read_bytes() == b"".join(lines)
+    assert spool.is_empty
+    assert spool.taken_in(nothing_with) == TakenIn()
+    (warning,) = warnings
+    for part in (str(file), "line 3: latency_ms must be a number", "skipped: 2", aside.name):
+        assert part in warning
+
+
+def test_a_file_that_cannot_be_opened_for_the_moment_is_told_of_once_and_tried_again(
+    folder: Path, spool: Spool, warnings: list[str]
+) -> None:
+    spool.append(rows_of(1, 1))
+    file, program = folder / f"{'0' * 32}-1.rows", shutil.which("sleep")
+    assert program is not None
+    shutil.copy(program, file)
+    # A program that runs is not opened for writing by anyone.
+    with subprocess.Popen(["sleep", "50"], executable=file) as running:
+        assert taken(spool) == rows_of(1, 1)
+        assert spool.taken_in(nothing_with) == TakenIn()
+        assert not spool.is_empty
+        (warning,) = warnings
+        assert f"{file} cannot be opened" in warning
+        running.kill()
+    assert spool.taken_in(nothing_with).files == 1
 
 
 @pytest.mark.parametrize(

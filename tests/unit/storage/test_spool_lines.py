@@ -248,6 +248,12 @@ def test_a_last_line_that_was_written_whole_is_no_torn_one() -> None:
     assert (lines.damaged, lines.torn, lines.fault) == (1, False, "line 3: success must be true or false")
 
 
+@pytest.mark.parametrize("body", [b"\xff", '["é"]'.encode(), b"[1]\r"])
+def test_a_line_that_holds_its_checksum_and_is_not_text_as_it_is_written_is_skipped(body: bytes) -> None:
+    found, lines = read(header() + b"%08x %s\n" % (crc32(body), body) + encoded([FULL]))
+    assert (found, lines.damaged) == ([FULL], 1)
+
+
 def test_the_first_of_many_faults_is_told() -> None:
     data = file_of(plain(success=3), plain(), plain(queue_ms=None))
     found, lines = read(data + b"junk\n" + encoded([FULL]))

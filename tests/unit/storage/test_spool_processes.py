@@ -132,6 +132,27 @@ os.waitpid(pid, 0)
 assert taken() == rows(2, 2)
 """
 
+CHILD_FORKED_WHILE_ROWS_ARE_TAKEN_IN = """
+spool = Spool(folder)
+spool.append(rows(1, 2))
+wait, go = os.pipe()
+
+def write(_):
+    if not os.fork():
+        os.close(go)
+        os.read(wait, 1)
+        os._exit(0)
+    raise StorageError("gone")
+
+try:
+    spool.taken_in(write)
+except StorageError:
+    pass
+assert taken() == rows(1, 2)
+os.close(go)
+os.wait()
+"""
+
 FORKS_WHILE_IT_APPENDS = """
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -212,6 +233,7 @@ def test_rows_that_were_acknowledged_survive_a_kill(acknowledged: int, tmp_path:
         pytest.param(FULL_AND_FREE_AGAIN, id="a full disk refuses whole batches, and takes rows again later"),
         pytest.param(CHILD_HAS_A_FILE_OF_ITS_OWN, id="a forked child appends"),
         pytest.param(CHILD_THAT_NEVER_LOOKS, id="a forked child holds what it inherited"),
+        pytest.param(CHILD_FORKED_WHILE_ROWS_ARE_TAKEN_IN, id="a child is forked while rows are taken in"),
         pytest.param(FORKS_WHILE_IT_APPENDS, id="a process forks while it appends, and its children append"),
     ],
 )
