@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
@@ -48,6 +49,11 @@ class PostgresMetricsStore:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._target)!r})"
+
+    @property
+    def spool_name(self) -> str:
+        """Where its rows wait while the server is away: one place for each user of a database, whatever the password."""
+        return f"postgres-{sha256(str(self._target).replace(':***@', '@').encode()).hexdigest()[:16]}"
 
     def record_attempts(self, rows: Sequence[Row]) -> None:
         """Keep all of ``rows`` or none. A row whose ``attempt_id`` is already kept is passed over."""

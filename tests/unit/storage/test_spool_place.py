@@ -8,6 +8,7 @@ import pytest
 from turnout.errors import ConfigError
 from turnout.storage.duckdb import DuckDBMetricsStore
 from turnout.storage.memory import MemoryMetricsStore
+from turnout.storage.postgres import PostgresMetricsStore
 from turnout.storage.spool_place import spool_folder
 from turnout.storage.sqlite import SQLiteMetricsStore
 
@@ -70,3 +71,14 @@ def test_a_name_that_is_no_plain_file_name_is_refused(name: Any, tmp_path: Path)
     for spool_dir in (None, tmp_path):
         with pytest.raises(ConfigError, match="spool_name"):
             spool_folder(Named(spool_name=name), spool_dir)
+
+
+def test_a_postgresql_has_one_place_for_its_rows_whatever_the_password() -> None:
+    names = {
+        PostgresMetricsStore(f"postgresql://app{password}@db.example.com:5432/routing").spool_name
+        for password in ("", ":secret-1", ":secret-2")
+    }
+    other = PostgresMetricsStore("postgresql://app@db.example.com:5432/other").spool_name
+    assert len(names | {other}) == 2
+    store = PostgresMetricsStore("postgresql://app:secret-1@db.example.com:5432/routing")
+    assert spool_folder(store) == str(Path.home() / ".turnout" / "spool" / names.pop())
