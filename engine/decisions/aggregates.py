@@ -107,7 +107,10 @@ def _check_sound(aggregate: ScoreAggregate) -> None:
         "successful_latency_weight",
         _within(aggregate.successful_latency_weight, aggregate.success_weight),
     )
-    told_apart = max(aggregate.rate_limit_count, aggregate.timeout_count)
+    timed = aggregate.successful_latency_weight > 0 or aggregate.successful_latency_total_ms == 0
+    _require(aggregate, "successful_latency_total_ms", timed)
+    # No attempt is both.
+    told_apart = aggregate.rate_limit_count + aggregate.timeout_count
     _require(aggregate, "recent_error_count", told_apart <= aggregate.recent_error_count)
 
 
