@@ -101,7 +101,7 @@ def score_statement(query: ScoreAggregateQuery, say: Dialect) -> tuple[str, list
                 SELECT {_READ}, {halvings} AS halvings
                 FROM asked LEFT JOIN provider_attempts
                     ON provider_id = asked_id AND model {say.same} asked_model AND protocol {say.same} asked_protocol
-                    AND call_type = ? AND started_at >= {say.since} AND success IS NOT NULL {scope}
+                    AND call_type = ? AND started_at >= {say.since} {scope}
                 {say.apart}
             ) AS aged
             {say.apart}

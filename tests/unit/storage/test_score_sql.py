@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnout.calls import ApiProtocol, CallType
@@ -111,6 +111,9 @@ def test_a_build_of_sqlite_without_pow_is_recognised() -> None:
         assert _dialect(connection) is SQLITE_WITHOUT_POW
 
 
+@example(0.5)
+@example(61.5)
+@example(700.499)
 @given(st.floats(0, 1100))
 def test_the_series_is_one_half_to_that_power(halvings: float) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
