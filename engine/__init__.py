@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from turnout.errors import (
         CallError,
         ConfigError,
+        DatabaseExistsError,
         DeadlineExceededError,
         DuplicateCallVariantProtocolError,
         Exclusion,
@@ -97,6 +98,15 @@ if TYPE_CHECKING:
     from turnout.storage.memory import MemoryMetricsStore
     from turnout.storage.postgres import PostgresMetricsStore
     from turnout.storage.rows import Row
+    from turnout.storage.schema.admin import create_database, inspect_database, migrate_database
+    from turnout.storage.schema.facts import (
+        ComponentVersion,
+        DatabaseCreated,
+        DatabaseMigrated,
+        DatabaseState,
+        SchemaState,
+        StorageBackend,
+    )
     from turnout.storage.sqlite import SQLiteMetricsStore
     from turnout.streaming import RouterStream
 
@@ -120,7 +130,8 @@ _MODULES = {
     "decisions.stats": "ProviderStats aggregate_stats",
     "engine": "EngineStats",
     "errors": (
-        "CallError ConfigError DeadlineExceededError DuplicateCallVariantProtocolError Exclusion "
+        "CallError ConfigError DatabaseExistsError DeadlineExceededError "
+        "DuplicateCallVariantProtocolError Exclusion "
         "FailedAttempt InvalidCallError InvalidOperationArgumentsError MissingApiKeyError "
         "MixedCallTypeError ModelArgumentConflictError NoCallVariantError NoEligibleProvidersError "
         "NoProvidersConfiguredError ProviderConnectionError ProviderError ProviderHTTPError "
@@ -147,6 +158,10 @@ _MODULES = {
     "storage.memory": "MemoryMetricsStore",
     "storage.postgres": "PostgresMetricsStore",
     "storage.rows": "Row",
+    "storage.schema.admin": "create_database inspect_database migrate_database",
+    "storage.schema.facts": (
+        "ComponentVersion DatabaseCreated DatabaseMigrated DatabaseState SchemaState StorageBackend"
+    ),
     "storage.sqlite": "SQLiteMetricsStore",
     "streaming": "RouterStream",
 }
@@ -192,7 +207,12 @@ __all__ = [
     "CallError",
     "CallType",
     "CallVariant",
+    "ComponentVersion",
     "ConfigError",
+    "DatabaseCreated",
+    "DatabaseExistsError",
+    "DatabaseMigrated",
+    "DatabaseState",
     "DeadlineExceededError",
     "DuckDBMetricsStore",
     "DuplicateCallVariantProtocolError",
@@ -262,12 +282,14 @@ __all__ = [
     "SQLiteMetricsStore",
     "SameProviderRetryPolicy",
     "SchemaMismatchError",
+    "SchemaState",
     "ScoreAggregate",
     "ScoreAggregateQuery",
     "ScoreBasedPolicy",
     "ScoreWeights",
     "State",
     "StickyRoutingPolicy",
+    "StorageBackend",
     "StorageDriverMissingError",
     "StorageError",
     "StorageLockedError",
@@ -282,4 +304,7 @@ __all__ = [
     "Usage",
     "aggregate_stats",
     "calculate_provider_score",
+    "create_database",
+    "inspect_database",
+    "migrate_database",
 ]

@@ -31,6 +31,7 @@
     └── StorageError                             the ledger's store cannot do what was asked
         ├── StorageDriverMissingError
         ├── StorageLockedError
+        ├── DatabaseExistsError                  what was to be made is there already; it was left untouched
         └── SchemaMismatchError
 
 No message holds a key, a header or a request body. Causes are kept: ``__cause__``, and ``original`` on provider errors.
@@ -358,6 +359,10 @@ class StorageDriverMissingError(StorageError):
 
 class StorageLockedError(StorageError):
     """Another process holds the database."""
+
+
+class DatabaseExistsError(StorageError):
+    """There is something already where a database or a backup was to be made; it was left untouched."""
 
 
 class SchemaMismatchError(StorageError):

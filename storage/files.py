@@ -20,10 +20,11 @@ def resolved(path: str | os.PathLike[str]) -> str:
     return os.path.abspath(os.path.expanduser(given))
 
 
-def create_private(path: str, build: Callable[[str], None]) -> None:
+def create_private(path: str, build: Callable[[str], None]) -> bool:
     """Have ``build`` make a file in a folder closed to others, then show it whole at ``path``.
 
-    Missing parent folders are made private. A file that appears at ``path`` meanwhile is kept and ours is dropped.
+    Missing parent folders are made private. What appears at ``path`` meanwhile is kept and ours is dropped: whether it
+    was ours that came there is given back.
     """
     target = Path(path)
     for folder in reversed([folder for folder in target.parents if not folder.exists()]):
@@ -36,11 +37,13 @@ def create_private(path: str, build: Callable[[str], None]) -> None:
         try:
             os.link(built, path)
         except FileExistsError:
-            return
+            return False
         except OSError:
             # A file system without hard links; a rename could replace a rival's file, so look once more.
-            if not os.path.exists(path):
-                os.rename(built, path)
+            if os.path.lexists(path):
+                return False
+            os.rename(built, path)
+        return True
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
 
@@ -53,3 +56,17 @@ def touch_private(path: str) -> None:
 def missing(path: str) -> StorageError:
     """The error for a database that was only to be read, and is not there."""
     return StorageError(f"there is no database {path}; a router that keeps its ledger there makes it")
+
+
+def refuse_remains(path: str, *endings: str) -> None:
+    """Raise ``StorageError`` where there is nothing at ``path``, but a log beside it with one of ``endings``."""
+    for beside in (path + ending for ending in endings):
+        try:
+            remains = os.stat(beside).st_size > 0
+        except OSError:
+            continue
+        # Looked for last: a database that was made just now has a log of its own.
+        if remains and not os.path.lexists(path):
+            raise StorageError(
+                f"{beside} is the log of a database that is no longer at {path}; put that back, or move the log away"
+            )

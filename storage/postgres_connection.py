@@ -15,7 +15,9 @@ from psycopg_pool import PoolClosed as PoolClosed
 
 from turnout.postgres_config import PostgresConfig
 from turnout.storage.postgres_errors import SilentServerError as SilentServerError
-from turnout.storage.postgres_errors import cause_of, unreachable
+from turnout.storage.postgres_errors import cause_of as cause_of
+from turnout.storage.postgres_errors import failed as failed
+from turnout.storage.postgres_errors import unreachable
 from turnout.storage.postgres_target import Target
 
 #: One connects and mends for the few connections that there are.
@@ -63,10 +65,13 @@ class Connecting:
     def __init__(self, target: Target, config: PostgresConfig) -> None:
         self._target = target
         self._config = config
-        timeout = f"statement_timeout = {math.ceil(config.statement_timeout_seconds * 1000)}"
+        milliseconds = math.ceil(config.statement_timeout_seconds * 1000)
+        # What waits for another's lock, a migration's say, is to be told so before it is told that its time was over.
+        timeouts = {"statement_timeout": milliseconds, "lock_timeout": math.ceil(milliseconds / 2)}
         # A transaction pooler would hand what is set for a session to the next client.
         self._lasts = config.pool_mode != "transaction_pooler"
-        self._set = f"SET {timeout}" if self._lasts else f"BEGIN; SET LOCAL {timeout}"
+        begin, scope = ("", "SET") if self._lasts else ("BEGIN; ", "SET LOCAL")
+        self._set = begin + "; ".join(f"{scope} {name} = {value}" for name, value in timeouts.items())
 
     def connect(self) -> BoundedConnection:
         """One connection. Raises ``StorageError`` where none comes about."""

@@ -5,7 +5,7 @@ from typing import Final
 from psycopg import DataError, Error, IntegrityError, OperationalError, errors
 from psycopg_pool import PoolTimeout
 
-from turnout.errors import StorageError
+from turnout.errors import StorageError, StorageLockedError
 from turnout.storage.postgres_target import Target
 
 
@@ -22,10 +22,8 @@ _PREPARED: Final = (
 )
 #: The first whose errors it is says what to do.
 _NEXT: Final[tuple[tuple[tuple[type[Error], ...], str], ...]] = (
-    (
-        (errors.QueryCanceled, errors.LockNotAvailable),
-        "raise statement_timeout_seconds, or see what holds the database up",
-    ),
+    ((errors.QueryCanceled,), "raise statement_timeout_seconds, or see what holds the database up"),
+    ((errors.LockNotAvailable,), "it is being migrated, or locked otherwise; try again later"),
     ((errors.InsufficientPrivilege,), GRANTS),
     ((errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName), _PREPARED),
     (
@@ -61,7 +59,8 @@ _REACH: Final = "see whether it runs there, and whether host, port, database, us
 def failed(error: Error, target: Target) -> StorageError:
     """The error to raise for what went wrong on a connection."""
     then = next((then for kinds, then in _NEXT if isinstance(error, kinds)), _ANY)
-    return _named(f"the database {target} failed: {_said(error)}; {then}", target)
+    kind = StorageLockedError if isinstance(error, errors.LockNotAvailable) else StorageError
+    return kind(target.without_password(f"the database {target} failed: {_said(error)}; {then}"))
 
 
 def unreachable(error: Error, target: Target) -> StorageError:

@@ -12,11 +12,11 @@ from turnout.calls import EPOCH, MICROSECOND
 from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
 from turnout.errors import StorageError, StorageLockedError
 from turnout.storage.columns import COLUMNS, LABELS, column, labelled
-from turnout.storage.files import create_private, missing, resolved
+from turnout.storage.files import missing, resolved
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
 from turnout.storage.rows import Row
-from turnout.storage.schema.sqlite_file import BUSY_SECONDS, NO_DATABASE, build, connect, is_busy, target_of
+from turnout.storage.schema.sqlite_file import BUSY_SECONDS, NO_DATABASE, connect, is_busy, make, target_of
 from turnout.storage.schema.sqlite_shape import look
 from turnout.storage.schema.verdict import refusal, refuse_unless_current
 from turnout.storage.score_sql import SQLITE, SQLITE_WITHOUT_POW, Dialect, score_aggregates, score_statement
@@ -133,7 +133,7 @@ class SQLiteMetricsStore:
         if not os.path.lexists(self.path):
             if self._read_only:
                 raise missing(self.path)
-            create_private(self.path, build)
+            make(self.path)
         connection = connect(self.path)
         try:
             refuse_unless_current(target_of(self.path), look(connection))

@@ -1,14 +1,19 @@
 """Databases of each backend as tests make and read them: by the numbered SQL and the driver, without a store."""
 
 import sqlite3
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from turnout.storage import schema
 from turnout.storage.rows import Row
 from turnout.storage.schema import StorageBackend, duckdb_shape, postgres_shape, sqlite_shape
+
+#: A file's bytes, when it was written last, and its mode.
+Files = dict[str, tuple[bytes, int, str]]
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _MARKS = {StorageBackend.DUCKDB: "?", StorageBackend.SQLITE: "?", StorageBackend.POSTGRES: "%s"}
@@ -43,6 +48,14 @@ def a_row(
     return Row(**{**values, **other})
 
 
+class Content(NamedTuple):
+    """What a ledger holds."""
+
+    rows: list[tuple[Any, ...]]
+    versions: dict[str, int]
+    shape: Any
+
+
 class Ledger:
     """The database at ``place``, a path or a URL. Nothing is there until ``make``."""
 
@@ -50,8 +63,8 @@ class Ledger:
         self.backend = backend
         self.place = place
 
-    def make(self, version: int = schema.VERSION, rows: Sequence[Row] = ()) -> None:
-        """The tables of a version, with rows."""
+    def make(self, version: int = schema.VERSION, rows: Sequence[Row] = (), change: str = "") -> None:
+        """The tables of a version, with rows, and what is changed there then."""
         with self.connection() as connection:
             if self.backend is StorageBackend.SQLITE:
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -62,6 +75,8 @@ class Ledger:
                     f"INSERT INTO provider_attempts VALUES ({', '.join([mark] * len(row))})",
                     self._values(row),
                 )
+            if change:
+                _run_script(connection, change)
 
     def script(self, sql: str) -> None:
         """Run several statements."""
@@ -72,15 +87,17 @@ class Ledger:
         with self.connection() as connection:
             return [tuple(row) for row in connection.execute(sql).fetchall()]
 
-    def rows(self) -> list[tuple[Any, ...]]:
-        return self.ask("SELECT * FROM provider_attempts ORDER BY attempt_id")
-
-    def versions(self) -> dict[str, int]:
-        return dict(self.ask("SELECT component, version FROM turnout_schema_versions"))
-
-    def shape(self) -> Any:
+    def content(self) -> Content:
+        """Looked at at once: a DuckDB file takes its time to be opened."""
         with self.connection() as connection:
-            return _SHAPES[self.backend](connection)
+            rows, versions = (
+                [tuple(row) for row in connection.execute(sql).fetchall()]
+                for sql in (
+                    "SELECT * FROM provider_attempts ORDER BY attempt_id",
+                    "SELECT component, version FROM turnout_schema_versions",
+                )
+            )
+            return Content(rows, dict(versions), _SHAPES[self.backend](connection))
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
@@ -111,3 +128,19 @@ def _run_script(connection: Any, sql: str) -> None:
         connection.executescript(sql)
     else:
         connection.execute(sql if type(connection).__module__.startswith("_duckdb") else sql.encode())
+
+
+def files_in(folder: Path) -> Files:
+    """All of a folder, to be compared with what becomes of it. A link is told by where it leads."""
+    found: Files = {}
+    for path in folder.rglob("*"):
+        status = path.lstat()
+        content = (
+            b""
+            if path.is_dir()
+            else str(path.readlink()).encode()
+            if path.is_symlink()
+            else path.read_bytes()
+        )
+        found[str(path.relative_to(folder))] = (content, status.st_mtime_ns, stat.filemode(status.st_mode))
+    return found

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from turnout.errors import StorageDriverMissingError, StorageError, StorageLockedError
 from turnout.storage import schema
-from turnout.storage.files import resolved
+from turnout.storage.files import create_private, refuse_remains, resolved
 from turnout.storage.schema.facts import SchemaState, StorageBackend, Target
 from turnout.storage.schema.verdict import Verdict, refusal
 
@@ -29,10 +29,23 @@ def driver() -> Any:
     return duckdb
 
 
-def build(path: str) -> None:
-    """Make a database of the version in use, where there is nothing."""
+def make(path: str) -> bool:
+    """Make a private database of the version in use where there is nothing. False where something came there first.
+
+    Raises ``StorageError`` where a database that is no more has left its log behind.
+    """
+    refuse_remains(path, ".wal")
+    return create_private(path, _build)
+
+
+def _build(path: str) -> None:
     with closing(driver().connect(path)) as connection:
         connection.execute(f"BEGIN;\n{schema.whole(StorageBackend.DUCKDB)}\nCOMMIT;")
+
+
+def is_no_database(error: Exception) -> bool:
+    """Whether the driver found something else; where that is SQLite's, it looks for its extension for those."""
+    return any(words in str(error) for words in ("not a valid DuckDB database", "sqlite_scanner"))
 
 
 def told(path: str, error: Exception) -> StorageError:
@@ -47,6 +60,6 @@ def told(path: str, error: Exception) -> StorageError:
         return StorageLockedError(
             f"the database {path} is open in this process; close what holds it (a store has release() for that)"
         )
-    if "not a valid DuckDB database" in text:
+    if is_no_database(error):
         return refusal(target_of(path), NO_DATABASE)
     return StorageError(f"the database {path} failed: {text}")

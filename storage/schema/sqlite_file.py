@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from turnout.storage import schema
+from turnout.storage.files import create_private, refuse_remains
 from turnout.storage.schema.facts import SchemaState, StorageBackend, Target
 from turnout.storage.schema.verdict import Verdict
 
@@ -30,8 +31,17 @@ def connect(path: str, mode: str = "mode=rw", busy_seconds: float = BUSY_SECONDS
     )
 
 
-def build(path: str) -> None:
-    """Make a database of the version in use, where there is nothing."""
+def make(path: str) -> bool:
+    """Make a private database of the version in use where there is nothing. False where something came there first.
+
+    Raises ``StorageError`` where a database that is no more has left its log behind: SQLite would put what is in there
+    into the new one, without a word.
+    """
+    refuse_remains(path, "-wal", "-journal")
+    return create_private(path, _build)
+
+
+def _build(path: str) -> None:
     with closing(connect(path, "mode=rwc")) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(f"BEGIN;\n{schema.whole(StorageBackend.SQLITE)}\nCOMMIT;")

@@ -14,7 +14,8 @@ Shape = Mapping[str, Sequence[str]]
 VERSIONS: Final = "turnout_schema_versions"
 ATTEMPTS: Final = "provider_attempts"
 FAILOVERS: Final = "provider_failovers"
-RELATIONS: Final = (VERSIONS, ATTEMPTS, FAILOVERS)
+TABLES: Final = (VERSIONS, ATTEMPTS)
+RELATIONS: Final = (*TABLES, FAILOVERS)
 
 
 class Found(NamedTuple):

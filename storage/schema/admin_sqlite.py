@@ -1,0 +1,134 @@
+"""A SQLite ledger inspected, made and migrated."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from turnout.errors import StorageError, StorageLockedError
+from turnout.storage.schema.facts import SchemaState
+from turnout.storage.schema.migration import Step, migrate, require_step
+from turnout.storage.schema.place import create_file, found_at
+from turnout.storage.schema.sqlite_file import NO_DATABASE, connect, is_busy, make, target_of
+from turnout.storage.schema.sqlite_reading import read_only, traces
+from turnout.storage.schema.sqlite_shape import look
+from turnout.storage.schema.verdict import TABLES, Verdict
+
+#: Who has the database open holds it as long as it is open, so there is nothing to be waited for.
+_BUSY_SECONDS: Final = 1.0
+_LOOKS: Final = 5
+
+
+class SQLiteAdministration:
+    """See ``admin.Administration``; of the file at ``path``, which is absolute."""
+
+    def __init__(self, path: str) -> None:
+        self.target = target_of(path)
+
+    def inspect(self) -> Verdict:
+        if (found := found_at(self.target.name)) is not None:
+            return found
+        # Beside what a link leads to lie its log, the log's index and its journal.
+        path = Path(self.target.name).resolve()
+        for _ in range(_LOOKS):
+            before = traces(path)
+            verdict = self._seen(path)
+            if traces(path) == before:
+                return verdict
+        raise StorageLockedError(f"the database {self.target.name} is being written; try again")
+
+    def create(self) -> None:
+        try:
+            create_file(self.target, make)
+        except sqlite3.Error as error:
+            raise _told(self.target.name, error) from error
+
+    def migrate(self, backup_path: str | None) -> tuple[int, str | None]:
+        return migrate(self.target, self.inspect(), self._alone, backup_path)
+
+    def _seen(self, path: Path) -> Verdict:
+        try:
+            with read_only(path, _BUSY_SECONDS) as connection:
+                return look(connection)
+        except sqlite3.Error as error:
+            match error.sqlite_errorcode & 0xFF:
+                case sqlite3.SQLITE_NOTADB:
+                    return NO_DATABASE
+                case sqlite3.SQLITE_READONLY:
+                    why = "was left amid a write, which only who may write to it can undo"
+                    return Verdict(SchemaState.DAMAGED, why, then="Open it once with sqlite3, and look again")
+                case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR:
+                    return Verdict(SchemaState.DAMAGED, f"cannot be read ({error})")
+            raise _told(self.target.name, error) from error
+
+    @contextmanager
+    def _alone(self) -> Iterator["AloneSQLite"]:
+        path = self.target.name
+        try:
+            with closing(connect(path, busy_seconds=_BUSY_SECONDS)) as connection:
+                # Until it is closed; a transaction alone would let those be who have it open and are at rest.
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+                connection.execute("BEGIN EXCLUSIVE")
+                connection.execute("COMMIT")
+                yield AloneSQLite(connection, path)
+        except sqlite3.Error as error:
+            raise _told(path, error) from error
+
+
+class AloneSQLite:
+    """See ``migration.Alone``."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._connection = connection
+        self._path = path
+
+    def look(self) -> Verdict:
+        return look(self._connection)
+
+    def copy_to(self, path: str) -> None:
+        connection = self._connection
+        with closing(connect(path, "mode=rwc")) as copy:
+            connection.backup(copy)
+        connection.execute("ATTACH ? AS copy", (path,))
+        try:
+            same = all(_alike(connection, name) for name in ("sqlite_master", *TABLES))
+        finally:
+            connection.execute("DETACH copy")
+        if not same:
+            raise StorageError(f"the backup of {self._path} is not like it; nothing was changed")
+
+    def take(self, step: Step) -> None:
+        connection = self._connection
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE;\n{step.script}")
+            require_step(step, look(connection))
+            connection.execute("COMMIT")
+        except BaseException as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise _told(self._path, error) from error
+            raise
+
+
+def _alike(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether the copy has the same rows. A table that is not there has none."""
+    columns = [column for _, column, *_ in connection.execute(f"PRAGMA table_info({table})")]
+    if not columns:
+        return True
+    here, there = (f"({', '.join(f'{side}.{column}' for column in columns)})" for side in ("here", "there"))
+    both = f"main.{table} AS here JOIN copy.{table} AS there ON here.rowid = there.rowid"
+    counts = [
+        connection.execute(f"SELECT count(*) FROM {counted}").fetchone()
+        for counted in (f"main.{table}", f"copy.{table}", f"{both} WHERE {here} IS {there}")
+    ]
+    return len({*counts}) == 1
+
+
+def _told(path: str, error: sqlite3.Error) -> StorageError:
+    if is_busy(error):
+        return StorageLockedError(
+            f"the database {path} is open elsewhere; stop every program that uses it, and try again"
+        )
+    return StorageError(f"the database {path} failed: {error}")
