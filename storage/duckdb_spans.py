@@ -41,9 +41,10 @@ def spans(
         [*values, *known(whole)],
     ).fetchall()
     # The first begins where the whole does, each ends where the next begins: no moment is left out.
-    cuts = [whole.start, *(start for start, _ in starts[1:]), whole.end]
-    for place, (_, rows) in enumerate(starts):
-        span = Span(cuts[place] or 0, cuts[place + 1])
+    begins = [whole.start, *(start for start, _ in starts[1:])]
+    ends = [*begins[1:], whole.end]
+    for (_, rows), start, end in zip(starts, begins, ends, strict=False):
+        span = Span(start, end)
         if rows > 2 * _ROWS and width > 1:
             yield from spans(cursor, span, where, values, max(width // _CUT_INTO, 1))
         else:

@@ -177,10 +177,11 @@ def test_of_attempts_that_wait_for_their_other_half_the_oldest_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(failovers, "MOST_OPEN", 2)
-    ends = [failed(invocation_id=str(call)) for call in range(3)]
-    followers = [followed("failover", invocation_id=str(call)) for call in range(3)]
-    assert history(*ends, *followers)["a"].failovers_caused == 2
-    assert history(*followers, *ends)["a"].failovers_caused == 2
+    ends = [failed(invocation_id=call) for call in ("oldest", "middle", "newest")]
+    followers = [followed("failover", invocation_id=row.invocation_id) for row in ends]
+    for told_first, told_then in ((ends, followers), (followers, ends)):
+        caused = [history(*told_first, then)["a"].failovers_caused for then in told_then]
+        assert caused == [0, 1, 1]
 
 
 names = st.sampled_from(["a", "b", "c"])
