@@ -93,6 +93,8 @@ class Ordering:
         if callable(bind := getattr(policy, "bind", None)):
             bind(ledger if ledger is not None and ledger.is_kept else None)
         if isinstance(policy, OrderingPolicy):
+            if callable(prepared := getattr(policy, "ranking", None)):
+                prepared(providers)
             self._asked = runtime.actor("ordering", Asked(policy))
             return
         if not callable(getattr(policy, "ranking", None)):

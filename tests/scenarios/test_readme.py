@@ -2,17 +2,20 @@
 
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from turnout import Outcome, ProviderRouter
+from turnout import Outcome, ProviderRouter, StorageBackend, create_database
 from turnout.cli.commands import app
 from turnout.cli.simulate import _EVERYDAY, DEFAULT_PORT
 from turnout.testing.simulator import Answer, Cut, SimulatedProvider, Simulator, Status
@@ -170,6 +173,46 @@ def test_the_history_commands_tell_of_the_quick_start(
         told = CliRunner().invoke(app, arguments)
         assert (told.exit_code, told.stderr) == (0, "")
         assert "backup-production" in told.stdout
+
+
+def test_the_committed_example_has_the_row_when_the_call_has_its_answer(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = run("quick start")
+    names["providers"] = names["router"].providers
+    names = run("committed")
+    names["router"].invoke([names["hello"]])
+    with sqlite3.connect("metrics.sqlite") as database:
+        assert database.execute("SELECT count(*) FROM provider_attempts").fetchone() == (1,)
+    database.close()
+
+
+def test_the_scores_example_orders_by_what_was_seen(run: Any, simulator: Simulator, tmp_path: Path) -> None:
+    names = run("quick start")
+    names["providers"] = names["router"].providers
+    names = run("scores")
+    simulator.script("openai", Status(500))
+    for _ in range(4):
+        names["router"].invoke([names["hello"]])
+        assert names["router"].flush()
+    report = names["router"].submit([names["hello"]])
+    assert report.result() is not None
+    assert [attempt.provider_id for attempt in report.report().attempts] == ["backup-production"]
+
+
+def test_the_postgres_example_keeps_its_rows_there(run: Any, postgres_url: str) -> None:
+    create_database(StorageBackend.POSTGRES, postgres_url)
+    names = run("quick start")
+    names["providers"] = names["router"].providers
+    url = "postgresql://app:...@db.example.com:5432/routing"
+    assert url in block("postgres")
+    exec(block("postgres").replace(url, postgres_url), names)
+    with closing(names["store"]), names["router"] as router:
+        router.invoke([names["hello"]])
+        assert router.flush()
+        since = datetime.now(UTC) - timedelta(hours=1)
+        assert len(names["store"].query_recent(since=since, metrics_scope="my-app:production")) == 1
 
 
 def test_every_marked_block_is_run_here() -> None:
