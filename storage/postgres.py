@@ -52,7 +52,7 @@ class PostgresMetricsStore:
 
     @property
     def spool_name(self) -> str:
-        """Where its rows wait while the server is away: one place for each user of a database, whatever the password."""
+        """Where its rows wait while the server is away: one place for each user of a database, and all passwords."""
         return f"postgres-{sha256(str(self._target).replace(':***@', '@').encode()).hexdigest()[:16]}"
 
     def record_attempts(self, rows: Sequence[Row]) -> None:

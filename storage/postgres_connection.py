@@ -87,9 +87,9 @@ class Connecting:
         return connection
 
     def pool(self, name: str) -> "ConnectionPool[BoundedConnection]":
-        """A pool, open. Its threads are called ``name`` and what they do."""
+        """A pool, open, with its least connections. Its threads are called ``name`` and what they do."""
         config = self._config
-        return ConnectionPool(
+        pool = ConnectionPool(
             self._target.url.get_secret_value(),
             connection_class=BoundedConnection,
             kwargs=self._named(),
@@ -99,8 +99,11 @@ class Connecting:
             timeout=config.checkout_timeout_seconds,
             num_workers=_WORKERS,
             name=name,
-            open=True,
+            open=False,
         )
+        # Whoever came before the first connection would have it make a second.
+        pool.open(wait=True, timeout=config.checkout_timeout_seconds)
+        return pool
 
     @contextmanager
     def bounded(self, connection: BoundedConnection) -> Iterator[None]:

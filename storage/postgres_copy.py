@@ -95,6 +95,8 @@ def _field(code: str, value: Any) -> bytes:
     if code == _TEXT:
         encoded: bytes = value.encode()
         return _LENGTH.pack(len(encoded)) + encoded
+    if code == "?" and value not in (True, False):
+        raise TypeError(f"{value!r} is neither true nor false")
     return _FIELDS[code].pack(_WIDTHS[code], value)
 
 

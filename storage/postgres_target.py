@@ -65,6 +65,7 @@ def target_of(url: str | SecretStr | None, config: PostgresConfig) -> Target:
     text = url.get_secret_value() if isinstance(url, SecretStr) else url
     if not isinstance(text, str):
         raise ConfigError(f"the PostgreSQL URL must be a text, not {type(text).__name__}")
+    text = text.strip()
     parts, options = _read(text)
     parameters: dict[str, str | int] = {
         "sslmode": _ssl_mode(options.get("sslmode"), config),
@@ -88,8 +89,8 @@ def _read(text: str) -> tuple[SplitResult, dict[str, str]]:
         raise _unreadable("must begin with postgresql://")
     # Where such a character stands bare in a password, what is left of it is taken for host, port or database: libpq
     # would name it in its errors.
-    if parts.fragment or not text.isprintable() or _BROKEN_PERCENT.search(text):
-        raise _unreadable("holds a # or % or a control character as it is")
+    if parts.fragment or " " in text or not text.isprintable() or _BROKEN_PERCENT.search(text):
+        raise _unreadable("holds a # or % or a space or control character as it is")
     if parts.netloc.count("@") > 1 or "@" in parts.path or "@" in parts.query:
         raise _unreadable("holds an @ besides the one before the host")
     hosts = parts.netloc.rpartition("@")[2].split(",")
@@ -101,7 +102,7 @@ def _read(text: str) -> tuple[SplitResult, dict[str, str]]:
 def _unreadable(why: str) -> ConfigError:
     return ConfigError(
         f"the PostgreSQL URL {why}; it looks like postgresql://user:password@host:5432/database, where each of "
-        ": / ? # [ ] @ % in a user or password is percent-encoded (@ as %40)"
+        ": / ? # [ ] @ % and space in a user or password is percent-encoded (@ as %40)"
     )
 
 
