@@ -3,7 +3,7 @@
 import os
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -55,20 +55,23 @@ class Spool:
         self._open: OpenFile | None = None
         self._pid = os.getpid()
         self._mine: set[str] = set()
-        #: Names of files that this process cannot take in, and of those of which it told.
+        #: Names of files that this process cannot take in, and what it told of already.
         self._passed_over: frozenset[str] = frozenset()
         self._told_of: set[str] = set()
+        #: Rows that were not kept, since no store would take them.
+        self.left_out = 0
 
-    def append(self, rows: Sequence[Row], *, durable: bool = False) -> None:
+    def append(self, rows: Sequence[Row], *, durable: bool = False) -> int:
         """Keep all of ``rows`` or none; with ``durable`` they outlive a crash of the machine too.
 
-        Raises ``StorageError`` when the disk does not take them, and for a row that no store would take.
+        Rows that no store would take are left out, counted in ``left_out`` and told of once a reason: how many were
+        kept is given back. Raises ``StorageError`` when the disk does not take them.
         """
         if not rows:
-            return
-        chunks = (encoded(rows[start : start + BATCH_ROWS]) for start in range(0, len(rows), BATCH_ROWS))
+            return 0
+        faults: list[str] = []
         try:
-            size = self._current().append(header(), chunks, durable=durable)
+            size = self._current().append(header(), _chunks(rows, faults), durable=durable)
         except StorageError:
             raise
         except BaseException as error:
@@ -82,6 +85,9 @@ class Spool:
             raise
         if size >= self._file_bytes:
             self.seal()
+        if faults:
+            self._leave_out(faults)
+        return len(rows) - len(faults)
 
     def seal(self) -> None:
         """Close the open file, so that any process may take it in. Never raises."""
@@ -113,7 +119,7 @@ class Spool:
         except OSError:
             return True
 
-    def taken_in(self, write: Callable[[Sequence[Row]], None], *, others: bool = True) -> TakenIn:
+    def taken_in(self, write: Callable[[Sequence[Row]], object], *, others: bool = True) -> TakenIn:
         """Hand the rows of every file to ``write``, oldest file first, up to 5,000 at a time, and delete the file.
 
         Files that someone still appends to or takes in are left to them, with ``others=False`` all that this spool did
@@ -168,7 +174,13 @@ class Spool:
         except FileNotFoundError:
             return []
 
-    def _take(self, path: Path, write: Callable[[Sequence[Row]], None]) -> TakenIn:
+    def _leave_out(self, faults: Sequence[str]) -> None:
+        self.left_out += len(faults)
+        for fault in {*faults} - self._told_of:
+            self._told_of.add(fault)
+            logger.warning("{}; it is left out of the ledger, and so is every row like it", fault)
+
+    def _take(self, path: Path, write: Callable[[Sequence[Row]], object]) -> TakenIn:
         try:
             claim = claimed(path)
         except UnreadableError as error:
@@ -187,7 +199,7 @@ class Spool:
         finally:
             claim.close()
 
-    def _read(self, claim: Claim, write: Callable[[Sequence[Row]], None]) -> TakenIn:
+    def _read(self, claim: Claim, write: Callable[[Sequence[Row]], object]) -> TakenIn:
         count, lines = 0, Lines(claim.file)
         rows = iter(lines)
         while batch := list(islice(rows, BATCH_ROWS)):
@@ -217,3 +229,21 @@ class Spool:
         if path.name not in self._told_of:
             self._told_of.add(path.name)
             logger.warning("the spool file {} {}; its rows wait there", path, why)
+
+
+def _chunks(rows: Sequence[Row], faults: list[str]) -> Iterator[bytes]:
+    """The lines of ``rows``, some at a time. What is wrong with those that have none is added to ``faults``."""
+    for start in range(0, len(rows), BATCH_ROWS):
+        batch = rows[start : start + BATCH_ROWS]
+        try:
+            yield encoded(batch)
+        except StorageError:
+            yield b"".join(_kept_of(batch, faults))
+
+
+def _kept_of(rows: Sequence[Row], faults: list[str]) -> Iterator[bytes]:
+    for row in rows:
+        try:
+            yield encoded([row])
+        except StorageError as error:
+            faults.append(str(error))

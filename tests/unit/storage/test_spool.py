@@ -366,21 +366,26 @@ def test_a_file_that_cannot_be_opened_for_the_moment_is_told_of_once_and_tried_a
     ],
     ids=str,
 )
-def test_a_row_that_no_store_would_take_is_refused_with_all_its_batch(
-    spool: Spool, known: dict[str, Any], named: str
+def test_a_row_that_no_store_would_take_costs_itself_alone(
+    spool: Spool, warnings: list[str], known: dict[str, Any], named: str
 ) -> None:
-    spool.append(rows_of(1, 1))
-    with pytest.raises(StorageError, match=named):
-        spool.append([a_row(2), a_row(3, **known)])
-    spool.append(rows_of(2, 2))
-    assert taken(spool) == rows_of(1, 2)
+    bad = a_row(3, **known)
+    assert spool.append([a_row(1), a_row(2), bad, a_row(4)]) == 3
+    assert spool.append([bad]) == 0
+    assert spool.left_out == 2
+    assert taken(spool) == [a_row(1), a_row(2), a_row(4)]
+    (warning,) = warnings
+    assert named in warning
+    assert "left out" in warning
 
 
-def test_a_row_that_is_refused_late_takes_back_what_was_written_before_it(folder: Path, spool: Spool) -> None:
-    for first in ([], rows_of(1, 1)):
-        spool.append(first)
-        before = [path.stat().st_size for path in folder.iterdir()] if first else [0]
-        with pytest.raises(StorageError, match="attempt_id"):
-            spool.append([*rows_of(2, 5_100), a_row(5_101, attempt_id="x")])
-        assert [path.stat().st_size for path in folder.iterdir()] == before
-    assert taken(spool) == rows_of(1, 1)
+def test_rows_that_are_left_out_are_counted_once_they_would_have_been_kept(tmp_path: Path) -> None:
+    (tmp_path / "spool").write_text("in the way")
+    spool = Spool(tmp_path / "spool")
+    rows = [*rows_of(1, 5_100), a_row(5_101, attempt_id="x"), a_row(5_102)]
+    with pytest.raises(StorageError):
+        spool.append(rows)
+    assert spool.left_out == 0
+    (tmp_path / "spool").unlink()
+    assert spool.append(rows) == 5_101
+    assert taken(spool) == [*rows_of(1, 5_100), a_row(5_102)]

@@ -20,6 +20,7 @@ from turnout.storage.attempts import AttemptRows
 from turnout.storage.columns import COLUMNS
 from turnout.storage.duckdb import DuckDBMetricsStore
 from turnout.storage.memory import MemoryMetricsStore
+from turnout.storage.postgres import PostgresMetricsStore
 from turnout.storage.rows import Row
 from turnout.storage.spool_lines import LONGEST_LINE, Lines, UnreadableError, encoded, header
 from turnout.storage.sqlite import SQLiteMetricsStore
@@ -324,21 +325,26 @@ LIMITS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["duckdb", "sqlite", "memory"])
-def test_the_largest_and_the_smallest_of_everything_fit_every_store(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite", "memory", "postgres"])
+def test_the_largest_and_the_smallest_of_everything_fit_every_store(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     made: dict[str, Callable[[], Any]] = {
         "duckdb": lambda: DuckDBMetricsStore(tmp_path / "metrics.duckdb"),
         "sqlite": lambda: SQLiteMetricsStore(tmp_path / "metrics.sqlite"),
         "memory": MemoryMetricsStore,
+        "postgres": lambda: PostgresMetricsStore(request.getfixturevalue("postgres_ledger")),
     }
-    long = "é" * 320
+    # 640 bytes each, which no index can make smaller.
+    longest = [*map(chr, random.Random(1).choices(range(0xA1, 0x800), k=4 * 320))]
+    provider_id, model, protocol, call_type = ("".join(longest[place::4]) for place in range(4))
     rows = [
         FULL._replace(
             attempt_id=f"{place:08x}-ffff-ffff-ffff-ffffffffffff",
             started_at=moment, attempt_number=status, http_status=status,
             input_tokens=count, cached_tokens=count, output_tokens=count,
             latency_ms=number, total_duration_ms=number, queue_ms=number, cost_usd=number,
-            provider_id=long, model=long, protocol=long, call_type=long,
+            provider_id=provider_id, model=model, protocol=protocol, call_type=call_type,
         )
         for place, (moment, status, count, number) in enumerate(LIMITS)
     ]  # fmt: skip
