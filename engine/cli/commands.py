@@ -1,7 +1,5 @@
 """The commands, their options and their help."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,15 +9,18 @@ import typer
 
 from turnout.calls import CallType
 from turnout.cli import texts
-from turnout.cli.exits import USAGE, ending_at_ctrl_c, ending_unread
+from turnout.cli.exits import ending_at_ctrl_c, ending_unread
 from turnout.cli.extras import require
 from turnout.cli.ledgers import Backend
+from turnout.cli.refusing import refusing
+from turnout.cli.storage_commands import storage
 from turnout.config import MOST_WORKERS
 from turnout.errors import ConfigError
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False
 )
+app.add_typer(storage, name="storage", help=texts.STORAGE)
 
 
 def _show_version(wanted: bool) -> None:
@@ -30,16 +31,6 @@ def _show_version(wanted: bool) -> None:
     except PackageNotFoundError:
         typer.echo("turnout (not installed as a package)")
     raise typer.Exit
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """Say in one line what must be put right before anything can be run."""
-    try:
-        yield
-    except ConfigError as error:
-        typer.echo(f"{what}: {error}", err=True)
-        raise typer.Exit(USAGE) from None
 
 
 @app.callback(help=texts.ROOT)
@@ -64,7 +55,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Decides which calls the providers fail.")] = 1,
 ) -> None:
     require("turnout demo", ("openai", "duckdb", "h11"))
-    with ending_unread(), _refusing("turnout demo"), ending_at_ctrl_c():
+    with ending_unread(), refusing("turnout demo"), ending_at_ctrl_c():
         from turnout.cli.demo import run_demo
 
         code = run_demo(calls, database, seed)
@@ -90,7 +81,7 @@ def batch(
     ] = False,
 ) -> None:
     require("turnout batch", ("openai",))
-    with _refusing("turnout batch"), ending_at_ctrl_c():
+    with refusing("turnout batch"), ending_at_ctrl_c():
         from turnout.cli.batch import run_batch_command
 
         code = run_batch_command(source, config, out, workers, resume=resume)
@@ -120,7 +111,7 @@ def stats(
     call_type: Annotated[CallType | None, typer.Option(help="Calls of this kind alone.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    with ending_unread(), _refusing("turnout stats"), ending_at_ctrl_c():
+    with ending_unread(), refusing("turnout stats"), ending_at_ctrl_c():
         from turnout.cli.ledgers import place_of
         from turnout.cli.moments import moment_of
         from turnout.cli.stats import Question, run_stats

@@ -16,6 +16,14 @@ FAILED: Final = 1
 USAGE: Final = 2
 #: Another process holds the database.
 HELD: Final = 3
+#: What is there cannot be worked on, and was left untouched.
+REFUSED: Final = 4
+#: A database was found to be something else than what this turnout works with.
+NOT_CURRENT: Final = 5
+#: The database's driver is not installed.
+NO_DRIVER: Final = 6
+#: The database cannot be reached, or failed.
+UNREACHABLE: Final = 7
 #: Ctrl-C, as shells count it.
 INTERRUPTED: Final = 130
 UNREAD: Final = "nobody reads the output any more"

@@ -18,6 +18,7 @@ Examples:
   turnout demo                 watch it at work; needs no key and no network
   turnout batch in.jsonl --config turnout.toml --out out.jsonl
   turnout stats --since 24h    what became of the attempts at each provider
+  turnout storage inspect --backend duckdb --default
   turnout simulate             providers to try your own code on
 """
 )
@@ -119,6 +120,100 @@ Examples:
   turnout stats --backend sqlite --path metrics.sqlite --call-type streaming
   turnout stats --backend postgres --provider openai-production
   turnout stats --since 1h --json | jq .providers
+"""
+)
+
+_WHERE: Final = """
+One of --default, --path and --url says which database: DuckDB takes --default (~/.turnout/metrics.duckdb) or --path,
+SQLite takes --path. PostgreSQL takes the URL that the environment's TURNOUT_POSTGRES_URL has, as also with --default; a
+--url on the command line would leave its password in the shell's history and show it to everyone in the list of
+processes.
+"""
+_CODES: Final = """
+1 nobody read the output, 2 the arguments are wrong, 3 another has it open,
+4 refused and left untouched, 6 its driver is not installed, 7 it cannot be
+reached or failed, 130 Ctrl-C.
+"""
+
+STORAGE: Final = _flowing(
+    """
+Inspect, create and migrate the databases that routers keep their ledgers in.
+
+A router makes a DuckDB or SQLite file by itself where there is none, and changes none that is there; in PostgreSQL it
+makes nothing. So a PostgreSQL's tables are created here, and a database that an earlier turnout made is migrated here.
+
+\b
+Examples:
+  turnout storage inspect --backend duckdb --default
+  turnout storage create --backend postgres
+  turnout storage migrate --backend sqlite --path a.sqlite --backup old
+"""
+)
+
+STORAGE_INSPECT: Final = _flowing(
+    f"""
+Tell what a database is, without creating or changing anything.
+
+Its state is absent, empty (no tables), current (this turnout can use it), outdated (migrate it), newer (upgrade
+turnout), foreign (something else) or damaged (not as its version says); what to do next is told with it.
+
+{_WHERE}
+
+\b
+Exit codes: 0 current, 5 anything else that was found,
+{_CODES.strip()}
+
+\b
+Examples:
+  turnout storage inspect --backend duckdb --default
+  turnout storage inspect --backend sqlite --path metrics.sqlite
+  turnout storage inspect --backend postgres --json | jq -r .state
+"""
+)
+
+STORAGE_CREATE: Final = _flowing(
+    f"""
+Make a new database where nothing is: a private file, or the tables in a PostgreSQL.
+
+Whatever is there already is left untouched, be it an empty file: nothing is ever overwritten. It is made whole or not
+at all. In PostgreSQL the tables come into the first schema of the search path, and belong to the role in the URL; the
+role of a running router needs USAGE on that schema, INSERT and SELECT on provider_attempts and SELECT on
+turnout_schema_versions alone.
+
+{_WHERE}
+
+\b
+Exit codes: 0 created,
+{_CODES.strip()}
+
+\b
+Examples:
+  turnout storage create --backend duckdb --default
+  turnout storage create --backend sqlite --path metrics.sqlite
+  TURNOUT_POSTGRES_URL=$(cat owner.url) turnout storage create --backend postgres
+"""
+)
+
+STORAGE_MIGRATE: Final = _flowing(
+    f"""
+Bring a database that an earlier turnout made to the version that this one needs.
+
+Stop every program that uses it first: where one has it open, nothing is done. Each step is a transaction, so that
+whatever stops it, the database is of one version or of the other, whole. One that is of this version already is left as
+it is. --backup makes a copy first, where nothing may be, and compares it before anything is changed; of PostgreSQL
+pg_dump makes one.
+
+{_WHERE}
+
+\b
+Exit codes: 0 it is of this turnout's version now,
+{_CODES.strip()}
+
+\b
+Examples:
+  turnout storage migrate --backend duckdb --default
+  turnout storage migrate --backend sqlite --path a.sqlite --backup old
+  turnout storage migrate --backend postgres
 """
 )
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.ledgers import Ledger, a_row
 from turnout import Outcome, ProviderRouter, StorageBackend, create_database
 from turnout.cli.commands import app
 from turnout.cli.simulate import _EVERYDAY, DEFAULT_PORT
@@ -173,6 +174,26 @@ def test_the_history_commands_tell_of_the_quick_start(
         told = CliRunner().invoke(app, arguments)
         assert (told.exit_code, told.stderr) == (0, "")
         assert "backup-production" in told.stdout
+
+
+def test_the_storage_commands_migrate_a_ledger_of_an_earlier_turnout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    Ledger(StorageBackend.SQLITE, "metrics.sqlite").make(1, [a_row()])
+    told = [
+        CliRunner().invoke(app, shlex.split(line, comments=True)[1:], env={"COLUMNS": "200"})
+        for line in block("storage").splitlines()
+    ]
+    assert [(result.exit_code, result.stderr) for result in told] == [(5, ""), (0, ""), (0, "")]
+    assert "outdated" in told[0].stdout
+    assert "from version 1 to 2" in told[1].stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".turnout",
+        "metrics.old.sqlite",
+        "metrics.sqlite",
+    ]
 
 
 def test_the_committed_example_has_the_row_when_the_call_has_its_answer(

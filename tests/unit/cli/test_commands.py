@@ -42,12 +42,16 @@ def files(tmp_path: Path) -> Files:
     return make
 
 
-@pytest.mark.parametrize("command", [(), ("demo",), ("batch",), ("stats",), ("simulate",)])
+@pytest.mark.parametrize(
+    "command",
+    [(), ("demo",), ("batch",), ("stats",), ("simulate",), ("storage",)]
+    + [("storage", command) for command in ("inspect", "create", "migrate")],
+)
 def test_every_help_shows_examples(command: tuple[str, ...]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
     assert "Examples:" in result.stdout
-    assert f"turnout {command[0] if command else 'demo'}" in result.stdout
+    assert f"turnout {' '.join(command) or 'demo'}" in result.stdout
 
 
 def test_the_help_of_batch_says_what_a_user_must_know() -> None:
