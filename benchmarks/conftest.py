@@ -164,7 +164,13 @@ class Routers:
 
     @contextmanager
     def lent(
-        self, adapter: Any = None, *, ledger: bool = True, store: Any = None, **settings: Any
+        self,
+        adapter: Any = None,
+        *,
+        ledger: bool = True,
+        store: Any = None,
+        durability: str = "batched",
+        **settings: Any,
     ) -> Iterator[ProviderRouter]:
         """A router over two providers by turns. With ``ledger``, rows go into ``store``, or a new DuckDB file."""
         answering = adapter if adapter is not None else NullAdapter()
@@ -175,6 +181,7 @@ class Routers:
                 self._opened(
                     [self.provider(name) for name in ("one", "two")],
                     metrics_store=store if ledger else None,
+                    ledger={"durability": durability},
                     adapter_factory=lambda config: answering,
                     **settings,
                 )
