@@ -6,7 +6,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, assert_never
 
-from turnout.cli.extras import require
 from turnout.cli.sdk import load_duckdb
 from turnout.config import StoreConfig
 from turnout.errors import ConfigError
@@ -66,7 +65,6 @@ def opened(place: StoreConfig) -> Iterator[Ledger]:
 def _ledger(place: StoreConfig) -> Ledger:
     match place.backend:
         case "duckdb":
-            require("a DuckDB ledger", ("duckdb",))
             from turnout.storage.duckdb import DuckDBMetricsStore
 
             load_duckdb()
@@ -86,7 +84,6 @@ def _ledger(place: StoreConfig) -> Ledger:
 
 
 def _postgres(place: StoreConfig) -> Ledger:
-    require("a PostgreSQL ledger", ("psycopg", "psycopg_pool"))
     from turnout.storage.postgres import PostgresMetricsStore
 
     url, config = url_in(place.url_env), place.postgres or PostgresConfig()

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from turnout.calls import CallType
-from turnout.cli.exits import FAILED, HELD, stop_if_pressed
+from turnout.cli.exits import HELD, NO_DRIVER, REFUSED, UNREACHABLE, stop_if_pressed
 from turnout.cli.ledgers import opened, waiting_files
 from turnout.cli.lines import in_one_line, write_line
 from turnout.cli.log import log_to
@@ -21,7 +21,7 @@ from turnout.cli.moments import shown
 from turnout.cli.stats_view import as_blocks_or_table, as_json
 from turnout.config import StoreConfig
 from turnout.decisions.history import HistoryTotals, ProviderHistory
-from turnout.errors import StorageError, StorageLockedError
+from turnout.errors import SchemaMismatchError, StorageDriverMissingError, StorageError, StorageLockedError
 from turnout.storage.contract import MetricsStore
 from turnout.storage.reading import rows_of
 
@@ -54,7 +54,7 @@ def run_stats(place: StoreConfig, question: Question, *, json: bool) -> int:
         except StorageError as error:
             # The interrupt may be what it failed of.
             stop_if_pressed()
-            return _refused(ledger.name, error)
+            return _refused(place, ledger.name, error)
         _tell(ledger.name, question, told, json=json)
         count, folder = waiting_files(ledger.store)
         if count:
@@ -124,18 +124,27 @@ def _tell(name: str, question: Question, found: list[ProviderHistory], *, json: 
         write_line(sys.stdout, _HOW_TO_FILL_IT)
 
 
-def _refused(name: str, error: StorageError) -> int:
-    if isinstance(error, StorageLockedError):
-        # DuckDB alone says who.
-        who = re.search(r"\(PID (\d+)\)", str(error.__cause__))
-        holder = f"process {who[1]}" if who else "another process"
-        _say(
-            f"turnout stats: {name} is held by {holder}. A router that holds it tells its last attempts by "
-            "router.stats().providers; all of them can be read here when it has ended"
-        )
-        return HELD
-    _say(f"turnout stats: {in_one_line(str(error))}")
-    return FAILED
+def _refused(place: StoreConfig, name: str, error: StorageError) -> int:
+    code, text = _failure(place, name, error)
+    _say(f"turnout stats: {in_one_line(text)}")
+    return code
+
+
+def _failure(place: StoreConfig, name: str, error: StorageError) -> tuple[int, str]:
+    match error:
+        case StorageDriverMissingError():
+            driver = f"the driver of its {place.backend} ledger, which is not installed"
+            return NO_DRIVER, f'needs {driver}: pip install "turnout[{place.backend}]"'
+        case StorageLockedError():
+            # DuckDB alone says who.
+            who = re.search(r"\(PID (\d+)\)", str(error.__cause__))
+            holder = f"process {who[1]}" if who else "another process"
+            instead = "A router that holds it tells its last attempts by router.stats().providers"
+            return HELD, f"{name} is held by {holder}. {instead}; all can be read here when it has ended"
+        case SchemaMismatchError():
+            return REFUSED, str(error)
+        case _:
+            return UNREACHABLE, str(error)
 
 
 def _say(text: str) -> None:

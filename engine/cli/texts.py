@@ -108,9 +108,10 @@ without a zone is local. A DuckDB file can be read while no other process has it
 --json prints one object with since, until, scope, call_type and providers; its keys stay.
 
 \b
-Exit codes: 0 told, also that there are no attempts, 1 the ledger cannot be
-read or nobody read the output, 2 there is no such ledger or the arguments or
-the configuration are wrong, 3 another process holds the ledger, 130 Ctrl-C.
+Exit codes: 0 told, also that there are no attempts, 1 nobody read the output,
+2 there is no such ledger, or the arguments are wrong, 3 another has it open,
+4 it is no ledger of this version, 6 its driver is not installed, 7 it cannot
+be reached or failed, 130 Ctrl-C.
 
 \b
 Examples:

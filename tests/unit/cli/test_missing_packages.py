@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,6 @@ def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         ("rich", ("demo",), "the turnout command needs rich, which is not installed"),
         ("openai", ("demo",), "turnout demo needs openai, which is not installed"),
         ("duckdb", ("demo",), "turnout demo needs duckdb, which is not installed"),
-        ("duckdb", ("stats",), "a DuckDB ledger needs duckdb, which is not installed"),
         ("h11", ("simulate",), "turnout simulate needs h11, which is not installed"),
         (
             "openai",
@@ -36,6 +36,22 @@ def test_a_missing_package_is_one_line_that_names_the_extra(
     ended = python(f"import sys; sys.modules[{missing!r}] = None; {RUN}", *arguments)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f'{what}: pip install "turnout[all]"\n'
+
+
+@pytest.mark.parametrize(("missing", "backend"), [("duckdb", "duckdb"), ("psycopg", "postgres")])
+def test_a_ledger_whose_driver_is_missing_says_so_in_one_line(
+    missing: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNOUT_POSTGRES_URL", "postgresql://nobody@127.0.0.1/nothing")
+    (tmp_path / "ledger").touch()
+    place = ["--path", str(tmp_path / "ledger")] if backend == "duckdb" else []
+    without = f"import sys; sys.modules[{missing!r}] = None; {RUN}"
+    ended = python(without, "stats", "--backend", backend, *place)
+    assert (ended.returncode, ended.stdout) == (6, "")
+    assert ended.stderr == (
+        f"turnout stats: needs the driver of its {backend} ledger, which is not installed: "
+        f'pip install "turnout[{backend}]"\n'
+    )
 
 
 def test_several_missing_packages_are_one_line() -> None:
