@@ -154,7 +154,7 @@ class Ledger:
         return LedgerStats(
             written=writer.written,
             waiting=len(self._incoming) + writer.held,
-            dropped=writer.overflow.count + writer.unwritten,
+            dropped=writer.overflow.count + writer.unwritten + writer.standby.left_out,
             spooled=writer.standby.spooled,
             taken_in=writer.standby.taken_in,
             uncommitted=writer.uncommitted.value,

@@ -26,9 +26,10 @@ class Standby:
         self._seal_at: float | None = None
         #: Rows of this router that went to files since the store last had all of them.
         self._waiting = 0
-        #: Rows of this router that ever went to files, and rows of anybody's that came from there.
+        #: Rows of this router that ever went to files, rows of anybody's that came from there, and what no file takes.
         self.spooled = 0
         self.taken_in = 0
+        self.left_out = 0
 
     @property
     def where(self) -> str:
@@ -73,7 +74,7 @@ class Standby:
         if self._spool is None or now < self._append_at:
             return False
         try:
-            self._spool.append(rows, durable=durable)
+            kept = self._spool.append(rows, durable=durable)
         except (StorageError, OSError) as error:
             self._append_at = now + _LOOK_SECONDS
             if not self._refused:
@@ -88,8 +89,10 @@ class Standby:
             logger.info("rows that wait for the ledger can be kept in files again")
         if self._seal_at is None:
             self._seal_at = now + _LOOK_SECONDS
-        self._waiting += len(rows)
-        self.spooled += len(rows)
+        self._waiting += kept
+        self.spooled += kept
+        # Such as no store would take, and told of by the spool.
+        self.left_out += len(rows) - kept
         return True
 
     def take_in(self, write: Callable[[Sequence[Row]], None]) -> int:

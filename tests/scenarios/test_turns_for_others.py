@@ -62,7 +62,7 @@ def test_while_a_submitted_call_waits_for_room_of_the_workers_an_invoke_takes_th
 
     prober.join(30)
     other.join(30)
-    assert answers[-1] == "served"
+    assert "served" in answers
     hung.go.set()
     assert (first.result(30), submitted.result(30)) == ("hung", "served")
 
