@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from turnout.decisions.history import ProviderHistory
     from turnout.decisions.scoring import ProviderScore, ScoreWeights, calculate_provider_score
     from turnout.decisions.stats import ProviderStats, aggregate_stats
-    from turnout.engine import EngineStats
+    from turnout.engine_stats import EngineStats
     from turnout.errors import (
         CallError,
         ConfigError,
@@ -128,7 +128,7 @@ _MODULES = {
     "decisions.history": "ProviderHistory",
     "decisions.scoring": "ProviderScore ScoreWeights calculate_provider_score",
     "decisions.stats": "ProviderStats aggregate_stats",
-    "engine": "EngineStats",
+    "engine_stats": "EngineStats",
     "errors": (
         "CallError ConfigError DatabaseExistsError DeadlineExceededError "
         "DuplicateCallVariantProtocolError Exclusion "

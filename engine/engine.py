@@ -4,16 +4,14 @@ import contextvars
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from turnout.actors.health import ProviderHealthReport
-from turnout.actors.ledger import LedgerStats
 from turnout.calls import CallType, StreamFailurePolicy, StreamRestart
 from turnout.deadline import Deadline
-from turnout.decisions.history import ProviderHistory, live_history
+from turnout.engine_stats import EngineStats
 from turnout.errors import (
     DeadlineExceededError,
     ReentrantCallError,
@@ -37,26 +35,6 @@ _MARGIN_SECONDS = 60.0
 _CLOSED = "the router is closed; build a new one"
 
 OnRestart = Callable[[StreamRestart], None]
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStats:
-    """Counts as of now. ``queued`` calls wait for a worker, ``pending`` ones have an unresolved future, ``streams``
-    are open in callers' hands. ``in_line`` ones wait for room at a provider, with no thread of the pool;
-    ``lines`` counts them by ``provider_id``, those that wait for any of several at each. ``unobserved`` attempts came
-    too fast for a learning policy."""
-
-    workers: int
-    max_workers: int
-    queued: int
-    pending: int
-    streams: int
-    in_line: int
-    lines: Mapping[str, int]
-    unobserved: int
-    ledger: LedgerStats
-    #: What became of the latest attempts (4,096 at most) at each provider that had some, by ``provider_id``.
-    providers: Mapping[str, ProviderHistory]
 
 
 class Engine:
@@ -177,7 +155,7 @@ class Engine:
             lines=lines,
             unobserved=plant.ordering.missed,
             ledger=plant.ledger.stats(),
-            providers=live_history(plant.ledger.recent()),
+            latest=tuple(plant.ledger.recent()),
         )
 
     def flush(self, timeout: float) -> bool:

@@ -39,7 +39,8 @@ from turnout.config import (
     ProviderConfig,
     StoreConfig,
 )
-from turnout.engine import Engine, EngineStats, OnRestart
+from turnout.engine import Engine, OnRestart
+from turnout.engine_stats import EngineStats
 from turnout.errors import ConfigError
 from turnout.future import InvocationFuture
 from turnout.invocation import Target
