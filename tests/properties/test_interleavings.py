@@ -34,7 +34,9 @@ from turnout.ids import TimeOrderedIds, id_text
 from turnout.policies.contract import OrderingPolicy, Policy
 from turnout.testing import Stage
 
-SEEDS = 2_000
+SEEDS = 1_000
+#: Of the slow tests, after those.
+MORE_SEEDS = 2_000
 BATCH = 250
 COOLDOWN = 60.0
 TIMEOUT_SECONDS = 10.0
@@ -412,10 +414,11 @@ def seeds() -> tuple[int, int]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "batch" in metafunc.fixturenames:
-        first, end = seeds()
+    played = {"batch": seeds(), "slow_batch": (SEEDS, SEEDS + MORE_SEEDS)}
+    for name in played.keys() & set(metafunc.fixturenames):
+        first, end = played[name]
         metafunc.parametrize(
-            "batch",
+            name,
             [range(at, min(at + BATCH, end)) for at in range(first, end, BATCH)],
             ids=lambda batch: f"{batch.start}-{batch.stop - 1}",
         )
@@ -439,6 +442,11 @@ def test_every_interleaving_keeps_its_promises(batch: range, cast: Any) -> None:
         }  # fmt: skip
         assert any(_went_on_to_a_larger(this) for this in plays)
         assert any(_was_cut_for_its_first_token(this, attempt) for this in plays for attempt in this.recorded)
+
+
+@pytest.mark.slow
+def test_many_more_interleavings_keep_them(slow_batch: range, cast: Any) -> None:
+    test_every_interleaving_keeps_its_promises(slow_batch, cast)
 
 
 def _went_on_to_a_larger(this: Play) -> bool:
