@@ -31,7 +31,9 @@ LABELS: Final = (
     "error_code",
 )
 IDENTITIES: Final = ("attempt_id", "invocation_id")
-_IDENTITY_DIGITS: Final = 32
+_UUID_LENGTH: Final = 36
+_UUID_DASHES: Final = (8, 13, 18, 23)
+_KEY_BYTES: Final = 16
 _labels_of: Final = attrgetter(*LABELS)
 _GETTERS: Final = {name: attrgetter(name) for name in COLUMNS}
 _NUMBERS: Final = frozenset(
@@ -58,13 +60,17 @@ def identities(rows: Sequence[Row], name: str) -> bytes:
     if isinstance(rows, AttemptRows):
         return rows.identities(name)
     try:
-        digits = [text.replace("-", "") for text in column(rows, name)]
-        if all(len(one) == _IDENTITY_DIGITS for one in digits):
-            together = bytes.fromhex("".join(digits))
-            # Shorter where there were spaces among them.
-            if len(together) * 2 == _IDENTITY_DIGITS * len(digits):
-                return together
-        return b"".join([UUID(one).bytes for one in digits])
+        texts = column(rows, name)
+        together = "".join(texts)
+        # All in their usual form: dashes where they belong, and between them nothing but digits.
+        if set(map(len, texts)) == {_UUID_LENGTH} and all(
+            together[dash::_UUID_LENGTH] == "-" * len(texts) for dash in _UUID_DASHES
+        ):
+            keys = bytes.fromhex(together.replace("-", ""))
+            # Shorter where there were more dashes, or spaces, among them.
+            if len(keys) == _KEY_BYTES * len(texts):
+                return keys
+        return b"".join([UUID(text).bytes for text in texts])
     except (AttributeError, TypeError, ValueError) as error:
         raise StorageError(f"a row whose {name} is not a UUID cannot be kept") from error
 

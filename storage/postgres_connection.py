@@ -130,8 +130,3 @@ class Connecting:
         connection.silence_seconds = config.connect_timeout_seconds + config.statement_timeout_seconds
         if self._lasts:
             connection.execute(self._set.encode())
-
-
-def is_over(connection: BoundedConnection, error: psycopg.Error) -> bool:
-    """Whether ``error`` is the end of the connection. A server that ends one may say so before it is closed."""
-    return connection.closed or error.diag.severity_nonlocalized in ("FATAL", "PANIC")

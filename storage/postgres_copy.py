@@ -25,6 +25,7 @@ _CHUNK_ROWS: Final = 250
 _HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER: Final = b"\xff\xff"
 _NULL: Final = -1
+_NULL_FIELD: Final = b"\xff\xff\xff\xff"
 #: PostgreSQL counts its microseconds from the year 2000 on.
 _YEAR_2000: Final = 946_684_800_000_000
 _WIDTHS: Final = {"16s": 16, "q": 8, "d": 8, "i": 4, "?": 1}
@@ -62,7 +63,9 @@ def _chunk(rows: Sequence[Row]) -> bytes:
             code += "i"
             arguments.append(repeat(_NULL))
         else:
-            parts += [*_packed(code, arguments), [_field(kind, value) for value in values]]
+            pack, width = _FIELDS[kind].pack, _WIDTHS[kind]
+            field = [_NULL_FIELD if value is None else pack(width, value) for value in values]
+            parts += [*_packed(code, arguments), field]
             code, arguments = "", []
     parts += _packed(code, arguments)
     places, combinations = labelled(rows)
@@ -91,7 +94,7 @@ def _encoded(labels: tuple[Any, ...]) -> bytes:
 
 def _field(code: str, value: Any) -> bytes:
     if value is None:
-        return _LENGTH.pack(_NULL)
+        return _NULL_FIELD
     if code == _TEXT:
         encoded: bytes = value.encode()
         return _LENGTH.pack(len(encoded)) + encoded

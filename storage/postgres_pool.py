@@ -52,9 +52,8 @@ class Pool:
                 with connecting.bounded(connection):
                     return work(connection)
             except driver.Error as error:
-                if not driver.is_over(connection, error):
+                if not connection.closed:
                     raise
-                connection.close()
                 self._give_up(pool)
                 if not again or isinstance(error, driver.SilentServerError):
                     raise

@@ -6,11 +6,9 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import urlencode
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -18,24 +16,17 @@ import pytest
 from tests.postgres import PORT, SUPERUSER, PostgresServer
 from tests.supervised import Supervised, system_user
 from turnout.calls import CallType
-from turnout.decisions.aggregates import Partition, ScoreAggregateQuery
+from turnout.decisions.aggregates import ScoreAggregateQuery
 from turnout.errors import StorageError
 from turnout.storage import schema
 from turnout.storage.postgres import PostgresMetricsStore
 from turnout.storage.rows import Row
+from turnout.testing.store_conformance.histories import NOON, PARTITION, a_row
 
 pytestmark = pytest.mark.slow
 
-NOON: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
-QUERY: Final = ScoreAggregateQuery((Partition("a", None, None),), CallType.REGULAR, NOON, NOON)
+QUERY: Final = ScoreAggregateQuery((PARTITION,), CallType.STREAMING, NOON, NOON)
 PASSWORD: Final = "hidden-word"
-
-
-def a_row(**known: Any) -> Row:
-    identity = str(uuid4())
-    full = (identity, identity, 1, "primary", NOON, "scope", "a", "A", None, None, "regular", True, "ok")
-    row = Row(*full, None, None, 1.0, 1.0, 0.0, None, None, None, None, "unknown", None, None)
-    return row._replace(**known)
 
 
 def skip_without(what: str) -> NoReturn:

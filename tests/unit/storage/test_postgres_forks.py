@@ -48,10 +48,13 @@ store.close()
 """
 
 CHILD_LETS_IT_FALL = """
+from psycopg_pool import ConnectionPool
 def work():
     global store
     del store
     gc.collect()
+    # Collected, it would wait for the locks of threads that are not here.
+    assert any(isinstance(each, ConnectionPool) for each in gc.get_objects())
 assert ended(in_child(work)) == 7
 (before,) = store._pool.run(lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone())
 assert ended(in_child(lambda: store.close())) == 7
@@ -99,7 +102,11 @@ assert not any(thread.name.startswith("turnout") for thread in threading.enumera
         pytest.param(
             CHILD_LETS_IT_FALL, id="a child that lets it fall, or closes it, leaves the parent's alone"
         ),
-        pytest.param(CHILD_OF_A_BUSY_PARENT, id="children of a parent whose threads are writing"),
+        pytest.param(
+            CHILD_OF_A_BUSY_PARENT,
+            id="children of a parent whose threads are writing",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(NEVER_CLOSED, id="a process ends without closing it"),
         pytest.param(DROPPED, id="nobody holds it any more"),
     ],
