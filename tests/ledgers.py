@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from turnout.storage import schema
 from turnout.storage.rows import Row
 from turnout.storage.schema import StorageBackend, duckdb_shape, postgres_shape, sqlite_shape
@@ -15,6 +17,12 @@ from turnout.storage.schema import StorageBackend, duckdb_shape, postgres_shape,
 #: A file's bytes, when it was written last, and its mode.
 Files = dict[str, tuple[bytes, int, str]]
 
+#: For ``file_ledger``, where what is tested is the same code for both: DuckDB's files take their time to be opened.
+SHARED = pytest.mark.parametrize(
+    "file_ledger",
+    [pytest.param(StorageBackend.DUCKDB, marks=pytest.mark.slow), StorageBackend.SQLITE],
+    indirect=True,
+)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _MARKS = {StorageBackend.DUCKDB: "?", StorageBackend.SQLITE: "?", StorageBackend.POSTGRES: "%s"}
 _SHAPES: dict[StorageBackend, Any] = {

@@ -173,7 +173,10 @@ def test_a_backup_where_something_is_stops_all(sqlite: Ledger, tmp_path: Path) -
     assert files_in(tmp_path) == before
 
 
-def test_a_database_that_somebody_has_is_told_as_held(sqlite: Ledger) -> None:
+def test_a_database_that_somebody_has_is_told_as_held(
+    sqlite: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnout.storage.schema.admin_sqlite._BUSY_SECONDS", 0.0)
     sqlite.make(1)
     with sqlite.connection() as connection:
         connection.execute("SELECT * FROM provider_attempts").fetchall()
@@ -206,7 +209,12 @@ def test_postgresql_is_created_inspected_and_migrated_by_the_url_in_its_variable
 
 
 @pytest.mark.parametrize(
-    ("backend", "module"), [("duckdb", "duckdb"), ("postgres", "psycopg"), ("postgres", "psycopg_pool")]
+    ("backend", "module"),
+    [
+        ("duckdb", "duckdb"),
+        pytest.param("postgres", "psycopg", marks=pytest.mark.slow),
+        pytest.param("postgres", "psycopg_pool", marks=pytest.mark.slow),
+    ],
 )
 def test_a_missing_driver_has_a_code_of_its_own(backend: str, module: str, tmp_path: Path) -> None:
     where = ("--path", str(tmp_path / "x")) if backend == "duckdb" else ("--url", "postgresql://h/d")
@@ -224,6 +232,7 @@ def test_a_missing_driver_has_a_code_of_its_own(backend: str, module: str, tmp_p
     assert line.endswith(f'not installed: pip install "turnout[{backend}]"')
 
 
+@pytest.mark.slow
 def test_help_and_sqlite_need_no_driver(tmp_path: Path) -> None:
     hidden = "import sys; sys.modules['duckdb'] = sys.modules['psycopg'] = None\n"
     hidden += "from turnout.cli.app import main; main()"
@@ -256,6 +265,7 @@ def pressed_amid(*_: Any, **__: Any) -> None:
     raise StorageError("Query interrupted")
 
 
+@pytest.mark.slow
 def test_output_that_nobody_reads_is_told(sqlite: Ledger) -> None:
     reader, writer = os.pipe()
     os.close(reader)

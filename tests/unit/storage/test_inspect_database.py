@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.ledgers import NOON, Files, Ledger, a_row, files_in
+from tests.ledgers import NOON, SHARED, Files, Ledger, a_row, files_in
 from turnout.errors import ConfigError, StorageDriverMissingError, StorageLockedError
 from turnout.storage import schema
 from turnout.storage.duckdb import DuckDBMetricsStore
-from turnout.storage.schema import StorageBackend
+from turnout.storage.schema import StorageBackend, sqlite_shape
 from turnout.storage.schema.admin import inspect_database
 from turnout.storage.schema.facts import ComponentVersion, DatabaseState, SchemaState
+from turnout.storage.schema.verdict import Verdict
 from turnout.storage.sqlite import SQLiteMetricsStore
 
 WITH_A_FILE = [StorageBackend.DUCKDB, StorageBackend.SQLITE]
@@ -51,6 +52,7 @@ CHANGES = {
 }
 
 
+@SHARED
 @pytest.mark.parametrize(("change", "state", "told"), CHANGES.values(), ids=CHANGES.keys())
 def test_what_a_file_holds_is_told_and_the_file_left_alone(
     file_ledger: Ledger, tmp_path: Path, change: str, state: SchemaState, told: str
@@ -212,6 +214,31 @@ def test_sqlite_is_inspected_beside_its_writer(tmp_path: Path) -> None:
         assert (found.state, without_index(files_in(tmp_path))) == (SchemaState.CURRENT, before)
         store.record_attempts([a_row(2)])
         assert len(store.query_recent(since=NOON)) == 2
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_sqlite_is_looked_at_again_where_it_was_written_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    ledger = Ledger(StorageBackend.SQLITE, str(tmp_path / "ledger"))
+    ledger.make()
+    looks = 0
+
+    def written_meanwhile(connection: sqlite3.Connection) -> Verdict:
+        nonlocal looks
+        seen = sqlite_shape.look(connection)
+        looks += 1
+        if looks <= times:
+            ledger.script(f"INSERT INTO turnout_schema_versions VALUES ('part {looks}', 1, '')")
+        return seen
+
+    monkeypatch.setattr("turnout.storage.schema.admin_sqlite.look", written_meanwhile)
+    if times > 1:
+        with pytest.raises(StorageLockedError, match="is being written; try again"):
+            inspect(ledger)
+        return
+    assert ComponentVersion("part 1", 1) in inspect(ledger).versions
+    assert looks == 2
 
 
 def test_a_link_is_followed_to_the_log_of_what_it_leads_to(tmp_path: Path) -> None:

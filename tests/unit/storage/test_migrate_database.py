@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.ledgers import NOON, Ledger, a_row, files_in
+from tests.ledgers import NOON, SHARED, Ledger, a_row, files_in
 from turnout.errors import (
     DatabaseExistsError,
     SchemaMismatchError,
@@ -64,6 +64,7 @@ def test_version_1_comes_to_what_a_new_database_is_and_keeps_its_rows(ledger: Le
         assert sorted(files_in(tmp_path)) == ["ledger", "new"]
 
 
+@SHARED
 def test_a_store_takes_what_was_migrated(file_ledger: Ledger) -> None:
     file_ledger.make(1, ROWS)
     migrate(file_ledger)
@@ -93,6 +94,7 @@ REFUSED = {
 }
 
 
+@SHARED
 @pytest.mark.parametrize(("change", "told"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_cannot_be_migrated_is_refused_untouched(
     file_ledger: Ledger, tmp_path: Path, change: str | None, told: str
@@ -131,6 +133,7 @@ def _with_script(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) 
     )
 
 
+@SHARED
 def test_a_step_that_comes_out_otherwise_is_undone(
     file_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +148,7 @@ def test_a_step_that_comes_out_otherwise_is_undone(
     assert file_ledger.content() == before
 
 
+@SHARED
 def test_every_step_is_read_before_any_is_taken(file_ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     file_ledger.make(1)
     before = file_ledger.content()
@@ -175,6 +179,7 @@ def test_a_backup_is_a_whole_private_database_of_the_version_before(
     assert migrate(backup).changed
 
 
+@SHARED
 @pytest.mark.parametrize("kind", ["the ledger itself", "empty file", "folder", "dangling link"])
 def test_a_backup_never_overwrites_anything(file_ledger: Ledger, tmp_path: Path, kind: str) -> None:
     file_ledger.make(1, ROWS)
@@ -194,6 +199,11 @@ def test_a_backup_never_overwrites_anything(file_ledger: Ledger, tmp_path: Path,
     assert files_in(tmp_path) == before
 
 
+@pytest.fixture(autouse=True)
+def sqlite_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_sqlite, "_BUSY_SECONDS", 0.0)
+
+
 LOSSES = {
     "a row less": "DELETE FROM copy.provider_attempts WHERE queue_ms = 0.0",
     "a value differs": "UPDATE copy.provider_attempts SET model = 'n' WHERE model IS NULL",
@@ -201,6 +211,7 @@ LOSSES = {
 }
 
 
+@SHARED
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
 def test_a_backup_that_is_not_alike_stops_all(
     file_ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str
@@ -259,6 +270,7 @@ def _held_elsewhere(ledger: Ledger) -> Iterator[None]:
         holder.communicate("\n", timeout=30)
 
 
+@SHARED
 def test_a_store_in_the_same_process_keeps_it_from_being_migrated(
     file_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +304,7 @@ def test_nobody_opens_a_database_that_is_being_migrated(
     assert len(tried) == 1
 
 
+@SHARED
 def test_who_was_quicker_is_let_be(file_ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     file_ledger.make(1, ROWS)
     files: Any = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.ledgers import NOON, Ledger, a_row
+from tests.ledgers import NOON, SHARED, Ledger, a_row
 from turnout.errors import SchemaMismatchError
 from turnout.storage import schema
 from turnout.storage.duckdb import DuckDBMetricsStore
@@ -99,6 +99,7 @@ def test_failovers_are_the_attempts_that_took_the_place_of_one_that_failed(ledge
     assert its_place == (third[1], third[4])
 
 
+@SHARED
 def test_a_store_refuses_the_version_before_and_names_the_command(file_ledger: Ledger) -> None:
     file_ledger.make(1, [a_row()])
     before = Path(file_ledger.place).read_bytes()
@@ -160,6 +161,21 @@ SQLITE_CHANGES = {
 }
 
 
+DUCKDB_CHANGES = {
+    "no key": ("attempt_id UUID PRIMARY KEY", "attempt_id UUID NOT NULL", r"no PRIMARY KEY \(attempt_id\)"),
+    "a check": (
+        "error_code VARCHAR",
+        "error_code VARCHAR CHECK (error_code > 'a')",
+        r"also CHECK \(.*error_code",
+    ),
+    "a default": (
+        "fault VARCHAR",
+        "fault VARCHAR DEFAULT 'none'",
+        "no fault VARCHAR, also fault VARCHAR DEFAULT",
+    ),
+}
+
+
 @pytest.mark.parametrize(("change", "told"), CHANGES.values(), ids=CHANGES.keys())
 def test_what_is_not_of_the_version_is_refused_untouched(file_ledger: Ledger, change: str, told: str) -> None:
     file_ledger.make(rows=[a_row()], change=change)
@@ -178,6 +194,17 @@ def test_what_sqlite_tells_of_indexes_checks_types_and_keys_is_looked_at(
     _is_refused(ledger, told)
 
 
+@pytest.mark.parametrize(("part", "instead", "told"), DUCKDB_CHANGES.values(), ids=DUCKDB_CHANGES.keys())
+def test_what_duckdb_tells_of_keys_checks_and_defaults_is_looked_at(
+    tmp_path: Path, part: str, instead: str, told: str
+) -> None:
+    ledger = Ledger(StorageBackend.DUCKDB, str(tmp_path / "ledger"))
+    script = schema.whole(StorageBackend.DUCKDB)
+    assert part in script
+    ledger.script(script.replace(part, instead))
+    _is_refused(ledger, told)
+
+
 def _is_refused(ledger: Ledger, told: str) -> None:
     path = Path(ledger.place)
     before = path.read_bytes(), path.stat().st_mtime_ns
@@ -189,6 +216,7 @@ def _is_refused(ledger: Ledger, told: str) -> None:
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
 
 
+@SHARED
 def test_an_index_and_a_table_of_the_owners_own_are_let_be(file_ledger: Ledger) -> None:
     mine = "CREATE INDEX mine ON provider_attempts (metrics_scope); CREATE TABLE notes (text VARCHAR)"
     file_ledger.make(rows=[a_row()], change=mine)
@@ -196,6 +224,7 @@ def test_an_index_and_a_table_of_the_owners_own_are_let_be(file_ledger: Ledger) 
         assert store.query_recent(since=NOON) == [a_row()]
 
 
+@SHARED
 def test_other_components_versions_are_none_of_a_stores_business(file_ledger: Ledger) -> None:
     other = "INSERT INTO turnout_schema_versions SELECT 'health', 9, applied_at FROM turnout_schema_versions"
     file_ledger.make(change=other)
