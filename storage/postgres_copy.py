@@ -7,6 +7,7 @@ that does not fit is an error.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any, Final
 
@@ -75,7 +76,7 @@ def _chunk(rows: Sequence[Row]) -> bytes:
 
 
 def _packed(code: str, arguments: list[Iterable[Any]]) -> list[Iterable[bytes]]:
-    return [map(struct.Struct(f">{code}").pack, *arguments)] if code else []
+    return [map(_struct(f">{code}").pack, *arguments)] if code else []
 
 
 def _values(rows: Sequence[Row], name: str) -> tuple[Iterable[Any], int]:
@@ -88,6 +89,7 @@ def _values(rows: Sequence[Row], name: str) -> tuple[Iterable[Any], int]:
     return values, values.count(None)
 
 
+@lru_cache(maxsize=1024)
 def _encoded(labels: tuple[Any, ...]) -> bytes:
     return b"".join([_field(_CODES[name], value) for name, value in zip(LABELS, labels, strict=True)])
 
@@ -114,6 +116,8 @@ def _code(name: str) -> str:
     return next((code for word, code in words if word in kind), _TEXT)
 
 
+# Of each there are few, batch after batch.
+_struct: Final = lru_cache(maxsize=64)(struct.Struct)
 _CODES: Final = {name: _code(name) for name in COLUMNS}
 _FIELDS: Final = {code: struct.Struct(f">i{code}") for code in _WIDTHS}
 _LENGTH: Final = struct.Struct(">i")
