@@ -1,6 +1,7 @@
 """Ctrl-C, and what signal handlers do, where Python looks for signals, also within the standard library: a router that
 is being built, used, closed or cancelled in loses nothing by it."""
 
+import gc
 import json
 import random
 import sys
@@ -81,6 +82,8 @@ class Signal:
 
     @contextmanager
     def armed(self) -> Iterator[None]:
+        # What other tests left is not to be collected in between: Python ignores what is raised there.
+        gc.disable()
         before = sys.gettrace()
         # Python 3.12 sends no such events unless somebody had asked for them when tracing began.
         sys._getframe().f_trace_opcodes = True
@@ -89,6 +92,7 @@ class Signal:
             yield
         finally:
             sys.settrace(before)
+            gc.enable()
             # Frames keep what they work on.
             self._calling.clear()
 
