@@ -105,7 +105,8 @@ class Standby:
         self._waiting = 0
         if taken.rows:
             self.taken_in += taken.rows
-            logger.info("{} rows that had waited in files are in the ledger", taken.rows)
+            # Not for everyone to read: where several processes have one file, it happens every second.
+            logger.debug("{} rows that had waited in files are in the ledger", taken.rows)
         return taken.rows
 
     def seal(self) -> None:
