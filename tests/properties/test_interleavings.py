@@ -36,7 +36,7 @@ from turnout.testing import Stage
 
 SEEDS = 1_000
 #: Of the slow tests, after those.
-MORE_SEEDS = 2_000
+MORE_SEEDS = 1_000
 BATCH = 250
 COOLDOWN = 60.0
 TIMEOUT_SECONDS = 10.0

@@ -122,7 +122,7 @@ def test_a_killed_process_loses_no_more_than_the_rows_of_its_last_moment(
 ) -> None:
     path, lost_seconds = tmp_path / "ledger", []
     for kill in range(KILLS):
-        told = killed(backend, path, "batched", after=2_000 + 1_000 * kill)
+        told = killed(backend, path, "batched", after=1_500 + 300 * kill)
         rows = kept(backend, path)
         end = max(at for _, at in told)
         missing = [at for invocation, at in told if not rows[invocation]]

@@ -164,13 +164,16 @@ router.close()
 """
 
 
-def test_a_forked_child_whose_ledger_is_locked_answers_and_says_why_it_keeps_nothing(tmp_path: Path) -> None:
+def test_a_forked_child_whose_ledger_is_locked_answers_and_leaves_its_rows_to_the_parent(
+    tmp_path: Path,
+) -> None:
     child, why, parent = run(FORK_WITH_LEDGER, str(tmp_path / "metrics.duckdb"))
 
     assert child == "child answer answer"
     assert why.startswith("child False ")
     assert "process" in why or "lock" in why
-    assert "written=3" in parent
+    assert "written=5" in parent
+    assert "taken_in=2" in parent
     assert "failing=None" in parent
 
 
