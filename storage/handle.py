@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Generic, Protocol, TypeVar
-from weakref import WeakSet
 
 from turnout.errors import StorageError, StorageLockedError
+from turnout.storage.forking import Listeners
 
 PATIENCE_SECONDS: Final = 10.0
 _GRACE_SECONDS: Final = 5.0
@@ -173,8 +173,7 @@ class Handle(Generic[C]):
         self._renew_locks()
 
 
-# Forking concerns the whole process, so what must hear of it is known to the whole process.
-_handles: "WeakSet[Handle[Any]]" = WeakSet()
+_handles: "Listeners[Handle[Any]]" = Listeners()
 _inherited: set[str] = set()
 
 
@@ -188,17 +187,17 @@ def never_collect(connection: object) -> None:
 
 
 def _before() -> None:
-    for handle in tuple(_handles):
+    for handle in _handles.alive():
         handle.before_fork()
 
 
 def _in_parent() -> None:
-    for handle in tuple(_handles):
+    for handle in _handles.alive():
         handle.after_fork_in_parent()
 
 
 def _in_child() -> None:
-    for handle in tuple(_handles):
+    for handle in _handles.alive():
         handle.after_fork_in_child()
 
 

@@ -5,10 +5,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from weakref import WeakSet
 
 from turnout.errors import StorageDriverMissingError, StorageError
 from turnout.postgres_config import PostgresConfig
+from turnout.storage.forking import Listeners
 from turnout.storage.handle import never_collect
 from turnout.storage.postgres_target import Target
 from turnout.storage.schema.postgres_shape import validate
@@ -134,12 +134,11 @@ def driver_of_postgres() -> Any:
     return postgres_connection
 
 
-# Forking concerns the whole process, so what must hear of it is known to the whole process.
-_pools: "WeakSet[Pool]" = WeakSet()
+_pools: "Listeners[Pool]" = Listeners()
 
 
 def _in_child() -> None:
-    for pool in tuple(_pools):
+    for pool in _pools.alive():
         pool.after_fork_in_child()
 
 
