@@ -3,7 +3,7 @@
 import os
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,8 @@ from turnout.storage.rows import Row
 from turnout.storage.spool_files import OPEN, SEALED, Claim, OpenFile, claimed
 from turnout.storage.spool_lines import Lines, UnreadableError, encoded, header
 
-FILE_BYTES: Final = 64 * 1024 * 1024
+#: Some 4,000 rows: a file is taken in between two looks at what else there is to do.
+FILE_BYTES: Final = 1024 * 1024
 #: Rows that are made into lines, or given to a store, at a time.
 BATCH_ROWS: Final = 5_000
 _NAME: Final = re.compile(rf"[0-9a-f]{{32}}-\d+(?:{re.escape(OPEN)}|{re.escape(SEALED)})")
@@ -55,6 +56,8 @@ class Spool:
         self._open: OpenFile | None = None
         self._pid = os.getpid()
         self._mine: set[str] = set()
+        #: The file that was taken in, or could not be, last.
+        self.trying = ""
         #: Names of files that this process cannot take in, and what it told of already.
         self._passed_over: frozenset[str] = frozenset()
         self._told_of: set[str] = set()
@@ -119,8 +122,24 @@ class Spool:
         except OSError:
             return True
 
-    def taken_in(self, write: Callable[[Sequence[Row]], object], *, others: bool = True) -> TakenIn:
-        """Hand the rows of every file to ``write``, oldest file first, up to 5,000 at a time, and delete the file.
+    @property
+    def holds_mine(self) -> bool:
+        """Whether a file of this spool's own waits here. Never raises."""
+        try:
+            return any(Path(name).stem in self._mine for name in self._waiting())
+        except OSError:
+            return bool(self._mine)
+
+    def taken_in(
+        self,
+        write: Callable[[Sequence[Row]], object],
+        *,
+        others: bool = True,
+        at_most: int | None = None,
+        but: Container[str] = (),
+    ) -> TakenIn:
+        """Hand the rows of every file (``at_most`` so many, and none of ``but``) to ``write``, oldest file first, up to
+        5,000 rows at a time, and delete the file. ``trying`` has the name of the last one.
 
         Files that someone still appends to or takes in are left to them, with ``others=False`` all that this spool did
         not make. What ``write`` raises goes on to the caller, and the file stays: some of its rows will come again,
@@ -137,13 +156,16 @@ class Spool:
                 f"the spool {self.folder} cannot be read ({error.strerror or error})"
             ) from error
         for name in names:
-            if others or Path(name).stem in self._mine:
+            if name not in but and (others or Path(name).stem in self._mine):
+                self.trying = name
                 done = self._take(Path(self.folder, name), write)
                 total = TakenIn(
                     total.rows + done.rows,
                     total.files + done.files,
                     total.damaged_lines + done.damaged_lines,
                 )
+                if at_most is not None and total.files >= at_most:
+                    break
         return total
 
     def _current(self) -> OpenFile:

@@ -24,8 +24,13 @@ class Standby:
         self._append_at = 0.0
         self._refused = False
         self._seal_at: float | None = None
-        #: Rows of this router that went to files since the store last had all of them.
+        #: Files that the store would not take, until all others were tried.
+        self._put_off: set[str] = set()
+        self.trying = ""
+        #: Rows of this router that went to files, less those taken in since.
         self._waiting = 0
+        #: Whether the last look found a file, so that there may be more.
+        self.is_busy = False
         #: Rows of this router that ever went to files, rows of anybody's that came from there, and what no file takes.
         self.spooled = 0
         self.taken_in = 0
@@ -49,7 +54,12 @@ class Standby:
     @property
     def is_clear(self) -> bool:
         """Whether no row of this router waits here."""
-        return self._spool is None or self._waiting == 0 or self._spool.is_empty
+        return self._spool is None or not self._spool.holds_mine
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row of anybody waits here."""
+        return self._spool is None or self._spool.is_empty
 
     @property
     def is_due(self) -> bool:
@@ -61,12 +71,7 @@ class Standby:
             self.seal()
         if now < self._look_at:
             return False
-        self._look_at = now + _LOOK_SECONDS
         return not self._spool.is_empty
-
-    def look_now(self) -> None:
-        """Let the next look be due."""
-        self._look_at = self._clock.monotonic()
 
     def append(self, rows: Sequence[Row], *, durable: bool) -> bool:
         """Whether ``rows`` are kept in a file now; ``durable`` ones also where the machine fails."""
@@ -95,19 +100,36 @@ class Standby:
         self.left_out += len(rows) - kept
         return True
 
-    def take_in(self, write: Callable[[Sequence[Row]], None]) -> int:
-        """Have ``write`` take the rows of all files that nobody is writing; how many there were. Raises what it
-        raises."""
+    def take_in(self, write: Callable[[Sequence[Row]], None], *, mine: bool = False) -> int | None:
+        """Have ``write`` take the rows of one file that nobody is writing (with ``mine``, of this router's own); how
+        many there were, or None where there was no file. Raises what it raises: that file, ``trying``, is put off
+        until others were tried."""
+        self.is_busy = False
+        self._look_at = self._clock.monotonic() + _LOOK_SECONDS
         if self._spool is None:
-            return 0
+            return None
         self._seal_at = None
-        taken = self._spool.taken_in(write)
-        self._waiting = 0
-        if taken.rows:
-            self.taken_in += taken.rows
-            # Not for everyone to read: where several processes have one file, it happens every second.
-            logger.debug("{} rows that had waited in files are in the ledger", taken.rows)
+        try:
+            taken = self._spool.taken_in(write, others=not mine, at_most=1, but=self._put_off)
+        except BaseException:
+            self._put_off.add(self._spool.trying)
+            self.trying = self._spool.trying
+            raise
+        self.left_out += taken.damaged_lines
+        if not taken.files:
+            self.try_all()
+            return None
+        self.is_busy = True
+        self._look_at = self._clock.monotonic()
+        self.taken_in += taken.rows
+        self._waiting = max(self._waiting - taken.rows, 0)
+        # Not for everyone to read: where several processes have one file, it happens every second.
+        logger.debug("{} rows that had waited in a file are in the ledger", taken.rows)
         return taken.rows
+
+    def try_all(self) -> None:
+        """Let files be tried that were put off."""
+        self._put_off.clear()
 
     def seal(self) -> None:
         """Give the open file to whoever can take it in."""

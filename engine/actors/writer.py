@@ -24,7 +24,8 @@ from turnout.actors.ledger_messages import (
 )
 from turnout.actors.overflow import Overflow
 from turnout.actors.standby import Standby
-from turnout.actors.writing import Writing, growing_waits
+from turnout.actors.trials import Trials
+from turnout.actors.writing import Writing
 from turnout.calls import Attempt
 from turnout.clock import Clock
 from turnout.decisions.aggregates import ScoreAggregateQuery, checked_aggregates
@@ -35,7 +36,7 @@ from turnout.runtime.tally import Tally
 from turnout.runtime.tokens import Tokens
 from turnout.storage.attempts import AttemptRows
 from turnout.storage.contract import MetricsStore
-from turnout.traces import trace_of
+from turnout.storage.rows import Row
 
 #: After so many ticks without a row the writer sleeps until it is rung.
 _QUIET_TICKS: Final = 20
@@ -76,12 +77,10 @@ class Writer:
         if self._durable and callable(make_durable := getattr(store, "make_durable", None)):
             make_durable()
         self._closes_store = closes_store
-        self._retry_wait = growing_waits()
         self._pending: list[Attempt] = []
         self._commits: list[Callable[[bool], None]] = []
         self._quiet = 0
-        self._failures = 0
-        self._try_at = 0.0
+        self._trials = Trials(clock)
         self.standby = standby
         self.incoming: deque[Attempt] = deque()
         self.recent: deque[Attempt] = deque(maxlen=RECENT)
@@ -99,14 +98,13 @@ class Writer:
         self.unwritten = 0
         self.overflow = Overflow(config.max_rows, clock)
         self.held = 0
-        self.failing: str | None = None
 
     def receive(self, message: Told) -> object:
         match message:
             case Flush():
                 return self._write_now()
             case Release():
-                written = self._write_now()
+                written = self._write_now(mine=True)
                 self.standby.seal()
                 release = getattr(self._store, "release", None)
                 if release is not None:
@@ -132,12 +130,16 @@ class Writer:
         had_rows = self._take_in()
         safe = self._written()
         self._serve_commits(safe)
-        self._look_at_standby()
+        if self.keeps and self._trials.may_replay and self.standby.is_due:
+            self._replayed()
         if not self._pending:
             self.overflow.tell()
         self._quiet = 0 if had_rows else self._quiet + 1
         if not self.bell:
             self.bell.give()
+        if self.standby.is_busy:
+            # One file a turn: what is told meanwhile does not wait for all of them.
+            return 0.0
         if self._quiet < _QUIET_TICKS or not self.overflow.is_over:
             return self._flush_seconds
         self.asleep = True
@@ -146,14 +148,14 @@ class Writer:
 
     def ended(self) -> None:
         self.closed = True
-        written = self._write_now()
+        written = self._write_now(mine=True)
         end = time.monotonic() + _LAST_SECONDS
         # A store that fails just now is tried again, on this thread's own time.
         for pause_seconds in _LAST_PAUSES_SECONDS:
             if written or time.monotonic() > end:
                 break
             time.sleep(pause_seconds)
-            written = self._write_now()
+            written = self._write_now(mine=True)
         self._serve_commits(written)
         if self._pending:
             logger.warning("the ledger ends, rows unwritten: {} ({})", len(self._pending), self.failing)
@@ -165,18 +167,26 @@ class Writer:
         if self._closes_store and self._store is not None:
             self._store.close()
 
+    @property
+    def failing(self) -> str | None:
+        """Why the store cannot be written to now."""
+        return self._trials.failing
+
     def refuse(self) -> None:
         """Count a row that there is no room for."""
         self.overflow.warn(self.failing)
 
-    def _write_now(self) -> bool:
-        """Write what came, and what the spool holds, whenever the store is to be tried again; whether it has all."""
+    def _write_now(self, *, mine: bool = False) -> bool:
+        """Write what came, and what waits in files (with ``mine``, in this router's own), though the store were to be
+        left in peace; whether it has all of this router's."""
         self._take_in()
-        self._try_at = 0.0
-        written = self._written()
-        # A store that failed is tried with what waits in files, which includes what it failed to take just now.
-        self.standby.look_now()
-        return self._look_at_standby() and (written or not self._pending) and self.standby.is_clear
+        self._trials.hurry()
+        self.standby.try_all()
+        self._serve_commits(self._written())
+        while self.keeps and self._replayed(mine=mine):
+            self._take_in()
+            self._serve_commits(self._written())
+        return not self._pending and self.standby.is_clear
 
     def _take_in(self) -> bool:
         """Take what came, as far as there is room; whether any rows wait."""
@@ -206,7 +216,8 @@ class Writer:
     def _written(self) -> bool:
         """Have what waits written to the store, or, where it fails, to the spool. Whether none is left in memory."""
         while self._pending:
-            rows = AttemptRows(self._pending[: self._batch_rows * _PILED_BATCHES], self._scope)
+            piled = self._batch_rows * _PILED_BATCHES if not self._trials.is_outage else self._batch_rows
+            rows = AttemptRows(self._pending[:piled], self._scope)
             if not (self._may_try() and self._recorded(rows)) and not self._spooled(rows):
                 return False
             del self._pending[: len(rows)]
@@ -214,23 +225,28 @@ class Writer:
         return True
 
     def _may_try(self) -> bool:
-        # During an outage the store is tried with what the spool holds: no new row waits for the trial.
-        due = not self.standby.is_usable and self._clock.monotonic() >= self._try_at
-        return self.keeps and (self._failures == 0 or due)
+        if not self._trials.is_outage or not self.keeps:
+            return self.keeps
+        # During an outage the store is tried with what the spool holds, so that no new row is held back for the trial.
+        return self._trials.is_due and (not self.standby.is_usable or self.standby.is_empty)
 
-    def _recorded(self, rows: Sequence[object]) -> bool:
+    def _recorded(self, rows: Sequence[Row]) -> bool:
         try:
             self._record(rows)
-        except BaseException as error:
-            self._failed(error)
+        except StorageDriverMissingError as error:
+            self._trials.gave_up(error)
+            self.keeps = False
             return False
-        self._recovered(len(rows))
+        except BaseException as error:
+            self._trials.failed(error, self.standby.where)
+            return False
+        self.written += len(rows)
+        self._trials.recovered(len(self._pending))
         return True
 
-    def _record(self, rows: Sequence[object]) -> None:
+    def _record(self, rows: Sequence[Row]) -> None:
         assert self._store is not None
-        self._store.record_attempts(rows)  # type: ignore[arg-type]
-        self.written += len(rows)
+        self._store.record_attempts(rows)
 
     def _spooled(self, rows: AttemptRows) -> bool:
         if not self.keeps:
@@ -238,19 +254,18 @@ class Writer:
             return True
         return self.standby.append(rows, durable=self._durable)
 
-    def _look_at_standby(self) -> bool:
-        """Take in what waits in files, when it is time; whether the store takes it."""
-        if not self.keeps:
-            return True
-        if not self.standby.is_due or self._clock.monotonic() < self._try_at:
-            return self._failures == 0
+    def _replayed(self, *, mine: bool = False) -> bool:
+        """Take one file in; whether there was one."""
         try:
-            taken = self.standby.take_in(self._record)
+            taken = self.standby.take_in(self._record, mine=mine)
         except BaseException as error:
-            self._failed(error)
+            self._trials.refused(self.standby.trying, error, self.standby.where)
             return False
-        if taken:
-            self._recovered(taken)
+        if taken is None:
+            return False
+        self._trials.replayed()
+        self.written += taken
+        self._trials.recovered(taken + len(self._pending))
         return True
 
     def _serve_commits(self, safe: bool) -> None:
@@ -258,39 +273,18 @@ class Writer:
         for done in commits:
             done(safe and self.keeps)
 
-    def _recovered(self, rows: int) -> None:
-        if self._failures:
-            logger.info("the ledger can be written again; {} rows waited", rows + len(self._pending))
-            self._failures, self._try_at, self.failing = 0, 0.0, None
-
-    def _failed(self, error: BaseException) -> None:
-        self._failures += 1
-        self._try_at = self._clock.monotonic() + self._retry_wait(self._failures)
-        self.failing = told(error)
-        if isinstance(error, StorageDriverMissingError):
-            logger.warning("the ledger keeps nothing: {}", error)
-            self.keeps = False
-        elif self._failures == 1:
-            logger.warning(
-                "the ledger cannot be written ({}); calls go on, rows wait{}",
-                self.failing,
-                self.standby.where,
-            )
-            logger.trace("why the ledger cannot be written:\n{}", trace_of(error))
-        else:
-            logger.debug("the ledger still cannot be written: {}", self.failing)
-
     def _tell_answers(self, queries: tuple[ScoreAggregateQuery, ...], to: ActorRef) -> None:
         told_of: Answered | Unanswered
         try:
             told_of = Answered(self._answers(queries))
-        except Exception as error:
+        except BaseException as error:
+            # Whatever a store raises, the next question is put.
             told_of = Unanswered(told(error))
         to.tell(told_of)
 
     def _answers(self, queries: tuple[ScoreAggregateQuery, ...]) -> Answers:
         if self._store is None:
             raise StorageError("this router keeps no ledger; give it a metrics_store")
-        if not self._write_now():
+        if not self._write_now(mine=True):
             raise StorageError(f"rows wait that the store does not have yet ({self.failing})")
         return [checked_aggregates(query, self._store.query_score_aggregates(query)) for query in queries]

@@ -1,7 +1,9 @@
 """What the ledger does with rows that its store cannot take: they wait in files, and reach it all the same, once."""
 
 import threading
+from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -10,8 +12,14 @@ import pytest
 
 from tests.unit.actors.test_ledger import WAIT, Rig, Store, attempt
 from turnout.actors.ledger import Ledger
+from turnout.actors.ledger_messages import Unanswered
+from turnout.calls import CallType
 from turnout.config import LedgerConfig
+from turnout.decisions.aggregates import Partition, ScoreAggregate, ScoreAggregateQuery
 from turnout.errors import StorageError, StorageLockedError
+from turnout.ids import id_text
+from turnout.runtime.actor import Rests
+from turnout.storage.attempts import AttemptRows
 from turnout.storage.rows import Row
 from turnout.storage.spool import Spool
 
@@ -140,6 +148,123 @@ def test_rows_wait_in_memory_where_no_file_can_be_written_and_this_is_told_once(
     rig.until(lambda: ledger.stats().spooled == 5)
     store.down = False
     rig.until(lambda: len(store.kept()) == 5)
+
+
+def test_new_rows_and_commits_do_not_wait_for_all_files_to_be_taken_in(rig: Rig, tmp_path: Path) -> None:
+    backlog, taken = Spool(tmp_path / "spool", file_bytes=1), threading.Semaphore(0)
+    for number in range(20):
+        backlog.append(AttemptRows([attempt(number)], "scope"))
+    go = threading.Semaphore(0)
+    seen: list[str] = []
+
+    def one_at_a_time() -> None:
+        taken.release()
+        assert go.acquire(timeout=WAIT)
+
+    class Slow(Store):
+        def record_attempts(self, rows: Sequence[Row]) -> None:
+            super().record_attempts(rows)
+            seen.extend(row.attempt_id for row in rows)
+
+    store, heard = Slow(one_at_a_time), threading.Event()
+    ledger = ledger_of(rig, store, Spool(tmp_path / "spool"), durability="committed")
+    assert taken.acquire(timeout=WAIT)
+    # While the first file is taken in.
+    ledger.put(attempt(1_000))
+    ledger.commit(lambda safe: heard.set())
+    for _ in range(3):
+        go.release()
+    assert heard.wait(WAIT)
+    assert id_text(1_000) in seen
+    assert len(seen) <= 3
+    for _ in range(40):
+        go.release()
+    rig.until(lambda: len(store.kept()) == 21)
+
+
+def test_a_file_that_the_store_refuses_holds_up_neither_rows_nor_other_files(
+    rig: Rig, tmp_path: Path
+) -> None:
+    files = Spool(tmp_path / "spool", file_bytes=1)
+    for number in (1, 2, 3):
+        files.append(AttemptRows([attempt(number)], "scope"))
+
+    class Choosy(Store):
+        def record_attempts(self, rows: Sequence[Row]) -> None:
+            if any(row.attempt_id == id_text(1) for row in rows):
+                raise StorageError("not this one")
+            super().record_attempts(rows)
+
+    store = Choosy()
+    ledger = ledger_of(rig, store, Spool(tmp_path / "spool"))
+    ledger.put(attempt(4))
+    rig.until(lambda: sorted(store.kept()) == [id_text(2), id_text(3), id_text(4)])
+    assert ledger.flush(WAIT)
+    rig.clock.advance(1000.0)
+    assert ledger.stats().failing is None
+    assert not Spool(tmp_path / "spool").is_empty
+    assert sum("cannot be taken in yet (not this one)" in line for line in rig.logged) == 1
+
+
+def test_an_outage_ends_though_the_oldest_file_is_refused(rig: Rig, tmp_path: Path) -> None:
+    Spool(tmp_path / "spool", file_bytes=1).append(AttemptRows([attempt(1)], "scope"))
+
+    class Choosy(Outage):
+        def record_attempts(self, rows: Sequence[Row]) -> None:
+            if any(row.attempt_id == id_text(1) for row in rows):
+                raise StorageError("not this one")
+            super().record_attempts(rows)
+
+    store = Choosy()
+    store.down = True
+    ledger = ledger_of(rig, store, Spool(tmp_path / "spool"))
+    ledger.put(attempt(2))
+    assert not ledger.flush(WAIT)
+    store.down = False
+    rig.until(lambda: store.kept() == [id_text(2)] and ledger.stats().failing is None)
+
+
+def test_a_file_is_counted_as_written_once_however_often_it_was_tried(rig: Rig, spool: Spool) -> None:
+    store = Outage()
+    store.down = True
+    ledger = ledger_of(rig, store, spool)
+    for number in range(7):
+        ledger.put(attempt(number))
+        assert not ledger.flush(WAIT)
+    store.down = False
+    assert ledger.flush(WAIT)
+    assert (ledger.stats().written, ledger.stats().taken_in) == (7, 7)
+
+
+def test_rows_that_another_router_took_in_are_flushed(rig: Rig, tmp_path: Path) -> None:
+    away, shared = Outage(), Store()
+    away.down = True
+    ledger = ledger_of(rig, away, Spool(tmp_path / "spool"))
+    ledger.put(attempt(1))
+    assert not ledger.flush(WAIT)
+    ledger_of(rig, shared, Spool(tmp_path / "spool"))
+    rig.until(lambda: len(shared.kept()) == 1)
+    assert ledger.flush(WAIT)
+
+
+def test_a_store_that_raises_anything_at_all_is_asked_again(rig: Rig) -> None:
+    class Cancels(Store):
+        def query_score_aggregates(self, query: ScoreAggregateQuery) -> list[ScoreAggregate]:
+            raise CancelledError
+
+    heard: SimpleQueue[object] = SimpleQueue()
+
+    class Listens(Rests):
+        def receive(self, message: object) -> None:
+            heard.put(message)
+
+    ledger = rig.ledger(Cancels())
+    here = rig.runtime.actor("listener", Listens())
+    now = datetime.now(UTC)
+    query = ScoreAggregateQuery((Partition("p-1", "m", "openai_chat"),), CallType.REGULAR, now, now)
+    for _ in range(2):
+        assert ledger.put_to_store([query], here)
+        assert isinstance(heard.get(timeout=WAIT), Unanswered)
 
 
 def test_many_that_wait_for_a_commit_are_served_by_one(rig: Rig, spool: Spool) -> None:

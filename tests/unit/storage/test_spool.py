@@ -58,7 +58,7 @@ def warnings() -> Any:
     logger.remove(sink)
 
 
-def taken(spool: Spool, **how: bool) -> list[Row]:
+def taken(spool: Spool, **how: Any) -> list[Row]:
     rows: list[Row] = []
     spool.taken_in(rows.extend, **how)
     return rows
