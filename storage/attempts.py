@@ -1,9 +1,9 @@
 """Attempts as rows: one by one for those who read them so, and by columns for stores that are quick about it."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any, Final, overload
 
+from turnout.attempts import WIDTH, Attempts
 from turnout.calls import Attempt
 from turnout.ids import id_text
 from turnout.storage.rows import Row, code_of, count_of, row_of
@@ -18,7 +18,7 @@ class AttemptRows(Sequence[Row]):
     """
 
     def __init__(self, attempts: Sequence[Attempt], metrics_scope: str) -> None:
-        self._attempts = attempts
+        self._attempts = Attempts.of(attempts)
         self._scope = metrics_scope
         self._by_name: Fields | None = None
 
@@ -78,10 +78,8 @@ class AttemptRows(Sequence[Row]):
         return self._by_name
 
     def _cut(self) -> Fields:
-        # One flat list cut in strides: zip(*attempts) holds an iterator for every row at once, and so many objects
-        # make the collector look through all that is young, on the callers' time.
-        names, values = Attempt._fields, [*chain.from_iterable(self._attempts)]
-        return {name: values[place :: len(names)] for place, name in enumerate(names)}
+        values = self._attempts.values
+        return {name: values[place::WIDTH] for place, name in enumerate(Attempt._fields)}
 
 
 def _vary(values: Sequence[Any]) -> bool:

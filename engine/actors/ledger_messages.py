@@ -1,6 +1,6 @@
 """What the ledger is told and asked, and what it tells a policy that learns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turnout.calls import Attempt
@@ -44,7 +44,7 @@ class Questions:
 class Observed:
     """Attempts, in the order in which they were recorded."""
 
-    attempts: tuple[Attempt, ...]
+    attempts: Sequence[Attempt]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,10 @@ class Overflow:
     def count(self) -> int:
         return self._tally.value
 
-    def add(self) -> None:
-        """One that nobody needs to be told of."""
-        self._tally.add()
+    def add(self, rows: int) -> None:
+        """Such as nobody needs to be told of."""
+        for _ in range(rows):
+            self._tally.add()
 
     def warn(self, failing: str | None) -> None:
         """One that is dropped because ``max_rows`` wait; ``failing`` says why, where the store has said so."""

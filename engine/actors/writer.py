@@ -5,9 +5,8 @@ store once it can be written again. Rows wait in memory for as long as neither t
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from loguru import logger
 
@@ -26,10 +25,10 @@ from turnout.actors.overflow import Overflow
 from turnout.actors.standby import Standby
 from turnout.actors.trials import Trials
 from turnout.actors.writing import Writing
-from turnout.calls import Attempt
+from turnout.attempts import WIDTH, Attempts
 from turnout.clock import Clock
 from turnout.decisions.aggregates import ScoreAggregateQuery, checked_aggregates
-from turnout.errors import StorageDriverMissingError, StorageError, told
+from turnout.errors import RouterClosedError, StorageDriverMissingError, StorageError, told
 from turnout.policies.contract import Answers
 from turnout.runtime.contract import ActorRef
 from turnout.runtime.tally import Tally
@@ -77,13 +76,14 @@ class Writer:
         if self._durable and callable(make_durable := getattr(store, "make_durable", None)):
             make_durable()
         self._closes_store = closes_store
-        self._pending: list[Attempt] = []
+        #: As in ``Attempts``.
+        self._pending: list[Any] = []
         self._commits: list[Callable[[bool], None]] = []
         self._quiet = 0
         self._trials = Trials(clock)
         self.standby = standby
-        self.incoming: deque[Attempt] = deque()
-        self.recent: deque[Attempt] = deque(maxlen=RECENT)
+        self.incoming: list[Any] = []
+        self.recent: list[Any] = []
         #: Who is told of every attempt, in one order with the store's answers.
         self.learner: ActorRef | None = None
         self.unobserved = 0
@@ -100,6 +100,8 @@ class Writer:
         self.held = 0
 
     def receive(self, message: Told) -> object:
+        if self.closed:
+            return self._too_late(message)
         match message:
             case Flush():
                 return self._write_now()
@@ -122,6 +124,25 @@ class Writer:
                 return None
             case Ring():
                 return True
+            case _:
+                assert_never(message)
+
+    def _too_late(self, message: Told) -> object:
+        late = len(self.incoming) // WIDTH
+        if late:
+            del self.incoming[: late * WIDTH]
+            self.overflow.add(late)
+            logger.debug("attempts that ended after close() were not recorded: {}", late)
+        match message:
+            case Ring():
+                return None
+            case Commit(done):
+                done(False)
+                return None
+            case Questions(_, to) if to is not None:
+                return to.tell(Unanswered("the router is closed"))
+            case Flush() | Release() | Questions():
+                raise RouterClosedError("the ledger has ended; the router is closed")
             case _:
                 assert_never(message)
 
@@ -158,8 +179,9 @@ class Writer:
             written = self._write_now(mine=True)
         self._serve_commits(written)
         if self._pending:
-            logger.warning("the ledger ends, rows unwritten: {} ({})", len(self._pending), self.failing)
-            self.unwritten += len(self._pending)
+            rows = len(self._pending) // WIDTH
+            logger.warning("the ledger ends, rows unwritten: {} ({})", rows, self.failing)
+            self.unwritten += rows
             self._pending.clear()
             self.held = 0
         self.standby.close(self.failing)
@@ -190,37 +212,37 @@ class Writer:
 
     def _take_in(self) -> bool:
         """Take what came, as far as there is room; whether any rows wait."""
-        pending, take = self._pending, self.incoming.popleft
-        before = len(pending)
-        try:
-            for _ in range(self._max_rows - before):
-                pending.append(take())
-            while True:
-                take()
-                self.refuse()
-        except IndexError:
-            # Nothing is left: also where a late caller counts its row as lost at this moment.
-            self.held = len(pending)
-        if len(pending) > before:
-            self._show(pending[before:] if before else pending)
+        pending = self._pending
+        taken = self.incoming[:]
+        del self.incoming[: len(taken)]
+        room = self._max_rows * WIDTH - len(pending)
+        for _ in range(room, len(taken), WIDTH):
+            self.refuse()
+        del taken[room:]
+        pending += taken
+        self.held = len(pending)
+        if taken:
+            self._show(taken)
         if self._store is None:
             pending.clear()
             self.held = 0
         return bool(pending)
 
-    def _show(self, attempts: Sequence[Attempt]) -> None:
-        self.recent.extend(attempts)
-        if self.learner is not None and not self.learner.tell(Observed(tuple(attempts))):
-            self.unobserved += len(attempts)
+    def _show(self, taken: list[Any]) -> None:
+        recent = self.recent
+        recent += taken
+        del recent[: -RECENT * WIDTH]
+        if self.learner is not None and not self.learner.tell(Observed(Attempts(taken))):
+            self.unobserved += len(taken) // WIDTH
 
     def _written(self) -> bool:
         """Have what waits written to the store, or, where it fails, to the spool. Whether none is left in memory."""
         while self._pending:
             piled = self._batch_rows * _PILED_BATCHES if not self._trials.is_outage else self._batch_rows
-            rows = AttemptRows(self._pending[:piled], self._scope)
+            rows = AttemptRows(Attempts(self._pending[: piled * WIDTH]), self._scope)
             if not (self._may_try() and self._recorded(rows)) and not self._spooled(rows):
                 return False
-            del self._pending[: len(rows)]
+            del self._pending[: len(rows) * WIDTH]
             self.held = len(self._pending)
         return True
 
@@ -241,7 +263,7 @@ class Writer:
             self._trials.failed(error, self.standby.where)
             return False
         self.written += len(rows)
-        self._trials.recovered(len(self._pending))
+        self._trials.recovered(len(self._pending) // WIDTH)
         return True
 
     def _record(self, rows: Sequence[Row]) -> None:
@@ -265,7 +287,7 @@ class Writer:
             return False
         self._trials.replayed()
         self.written += taken
-        self._trials.recovered(taken + len(self._pending))
+        self._trials.recovered(taken + len(self._pending) // WIDTH)
         return True
 
     def _serve_commits(self, safe: bool) -> None:

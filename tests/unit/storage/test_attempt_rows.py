@@ -80,7 +80,7 @@ def test_rows_of_one_ledger_are_made_while_those_of_another_are() -> None:
         made.set()
 
     threads = [
-        threading.Thread(target=AttemptRows(held, SCOPE).column, args=("queue_ms",)),
+        threading.Thread(target=lambda: AttemptRows(held, SCOPE).column("queue_ms")),
         threading.Thread(target=make),
     ]
     threads[0].start()
