@@ -41,6 +41,9 @@ UNION ALL
 UNION ALL
     SELECT table_name, 3, 0, concat(CASE WHEN is_unique THEN 'UNIQUE ' END, 'INDEX ', expressions)
     FROM duckdb_indexes() WHERE {_WANTED}
+UNION ALL
+    SELECT view_name, 4, 0, regexp_replace(sql, '^.*? AS ', 'AS ')
+    FROM duckdb_views() WHERE {_WANTED.replace("table_name", "view_name")}
 ) ORDER BY table_name, rank, place, part
 """
 _OTHERS_SQL = "SELECT count(*) > 0 FROM ({}) WHERE name NOT IN {}".format(

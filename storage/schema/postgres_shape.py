@@ -63,6 +63,17 @@ _SHAPE_1: Final[Mapping[str, Sequence[str]]] = {
         "PRIMARY KEY (component)",
     ],
 }
+#: As the server tells of it.
+_FAILOVERS_QUERY: Final = (
+    "AS SELECT later.invocation_id, later.started_at, later.metrics_scope, "
+    "failed.provider_id AS from_provider_id, failed.provider_name AS from_provider_name, failed.fault, "
+    "later.provider_id AS to_provider_id, later.provider_name AS to_provider_name, later.success "
+    "FROM (provider_attempts later JOIN provider_attempts failed ON "
+    "(((failed.invocation_id = later.invocation_id) AND "
+    "(failed.attempt_number = (later.attempt_number - 1))))) "
+    "WHERE ((later.reason = ANY (ARRAY['failover'::text, 'stream_restart'::text, 'hedge'::text])) AND "
+    "(NOT failed.success));"
+)
 _SHAPE_2: Final = {
     **_SHAPE_1,
     ATTEMPTS: [*_SHAPE_1[ATTEMPTS], "INDEX btree (started_at)"],
@@ -77,6 +88,9 @@ _SHAPE_2: Final = {
         "to_provider_id text",
         "to_provider_name text",
         "success boolean",
+        _FAILOVERS_QUERY,
+        # Whoever reads it sees of the table what they may see of it anyway.
+        "security_invoker",
     ],
 }
 SHAPES: Final[Mapping[int, Shape]] = {1: _SHAPE_1, 2: _SHAPE_2}
@@ -113,6 +127,13 @@ UNION ALL
     WHERE NOT EXISTS (
         SELECT 1 FROM pg_catalog.pg_constraint WHERE conrelid = relation AND conindid = indexrelid
     )
+UNION ALL
+    SELECT name, 4, 0, concat('AS ', ltrim(regexp_replace(pg_get_viewdef(relation), '[[:space:]]+', ' ', 'g')))
+    FROM wanted JOIN pg_catalog.pg_class ON pg_class.oid = relation AND relkind = 'v'
+UNION ALL
+    SELECT name, 5, 0, option_name
+    FROM wanted JOIN pg_catalog.pg_class ON pg_class.oid = relation, pg_options_to_table(reloptions)
+    WHERE option_name = 'security_invoker' AND option_value::boolean
 ) AS parts ORDER BY name, kind, place, part COLLATE "C"
 """
 

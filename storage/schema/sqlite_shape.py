@@ -20,6 +20,7 @@ from turnout.storage.schema.verdict import (
 )
 
 _CHECK: Final = re.compile(r"\bCHECK\s*\(", re.IGNORECASE)
+_AS: Final = re.compile(r"\bAS\b", re.IGNORECASE)
 
 
 def look(connection: sqlite3.Connection) -> Verdict:
@@ -48,6 +49,7 @@ def shape_of(connection: sqlite3.Connection) -> Shape:
                 *_columns(connection, name),
                 *_checks(sql or ""),
                 *sorted(_indexes(connection, name)),
+                *_query(kind, sql or ""),
             ]
     return shape
 
@@ -77,6 +79,12 @@ def _columns(connection: sqlite3.Connection, name: str) -> Iterator[str]:
     key = sorted((rank, column) for _, column, *_, rank, _ in columns if rank)
     if key:
         yield f"PRIMARY KEY ({', '.join(column for _, column in key)})"
+
+
+def _query(kind: str, sql: str) -> Iterator[str]:
+    """A view's, as the text that it was made with has it, but for the white space."""
+    if kind == "view":
+        yield " ".join(["AS", *_AS.split(sql, 1)[-1].split()])
 
 
 def _checks(sql: str) -> Iterator[str]:

@@ -7,8 +7,8 @@ from turnout.errors import SchemaMismatchError
 from turnout.storage.schema import COMPONENT, VERSION
 from turnout.storage.schema.facts import ComponentVersion, SchemaState, StorageBackend, Target
 
-#: What each table or view is made of, as text: its kind, its columns in order, then keys, checks and indexes. What
-#: begins with INDEX is an index that lets everything in.
+#: What each table or view is made of, as text: its kind, its columns in order, then keys, checks and indexes, and a
+#: view's query. What begins with INDEX is an index that lets everything in, what begins with AS a query.
 Shape = Mapping[str, Sequence[str]]
 
 VERSIONS: Final = "turnout_schema_versions"
@@ -16,6 +16,7 @@ ATTEMPTS: Final = "provider_attempts"
 FAILOVERS: Final = "provider_failovers"
 TABLES: Final = (VERSIONS, ATTEMPTS)
 RELATIONS: Final = (*TABLES, FAILOVERS)
+_QUERY: Final = "AS "
 
 
 class Found(NamedTuple):
@@ -85,8 +86,13 @@ def _judged(shape: Shape, stated: list[int], expected: Callable[[int], Shape]) -
 
 def _differences(there: Sequence[str], parts: Sequence[str]) -> str:
     """In words; none where all parts are there in order, and nothing else than indexes of the owner's own."""
-    told = [f"no {part}" for part in parts if part not in there]
-    told += [f"also {part}" for part in there if part not in parts and not part.startswith("INDEX ")]
+    missing = [part for part in parts if part not in there]
+    added = [part for part in there if part not in parts and not part.startswith("INDEX ")]
+    told = [f"no {part}" for part in missing if not part.startswith(_QUERY)]
+    told += [f"also {part}" for part in added if not part.startswith(_QUERY)]
+    if any(part.startswith(_QUERY) for part in (*missing, *added)):
+        # Both would fill a screen.
+        told.append("another query")
     if not told and [part for part in there if part in parts] != list(parts):
         told = ["another order"]
     return ", ".join(told)

@@ -59,6 +59,10 @@ def test_the_schema_is_found_by_the_search_path(postgres_url: str) -> None:
             validate(connection, "db")
 
 
+#: The same columns, of other rows.
+ANOTHER_VIEW = schema.CREATE_PROVIDER_FAILOVERS_VIEW_POSTGRES_SQL.replace(
+    "CREATE VIEW", "CREATE OR REPLACE VIEW"
+)
 CHANGES = {
     "a column is missing": "ALTER TABLE provider_attempts DROP queue_ms CASCADE",
     "a column is added": "ALTER TABLE provider_attempts ADD prompt text",
@@ -76,6 +80,9 @@ CHANGES = {
     "a constraint is added": "ALTER TABLE provider_attempts ADD CHECK (queue_ms < 5)",
     "the index is gone": "DROP INDEX provider_attempts_scores",
     "the view is gone": "DROP VIEW provider_failovers",
+    "the view leaves out hedges": ANOTHER_VIEW.replace(", 'hedge'", ""),
+    "the view tells of successes too": ANOTHER_VIEW.replace(" AND NOT failed.success", ""),
+    "the view shows all to whoever reads it": "ALTER VIEW provider_failovers RESET (security_invoker)",
     "a unique index is added": "CREATE UNIQUE INDEX ON provider_attempts (invocation_id)",
 }
 
@@ -86,6 +93,14 @@ def test_a_schema_that_was_changed_is_refused(connection: psycopg.Connection, ch
     connection.execute(change.encode())
     with pytest.raises(SchemaMismatchError, match=r"the database db .*left untouched"):
         validate(connection, "db")
+
+
+@pytest.mark.parametrize("way", ["on", "true", "1"])
+def test_a_view_that_its_owner_made_anew_is_the_same(connection: psycopg.Connection, way: str) -> None:
+    again = ANOTHER_VIEW.replace("security_invoker = true", f"security_invoker = {way}")
+    assert again != ANOTHER_VIEW or way == "true"
+    connection.execute(again.encode())
+    validate(connection, "db")
 
 
 def test_an_index_of_the_owners_own_is_let_be(connection: psycopg.Connection) -> None:
