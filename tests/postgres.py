@@ -118,6 +118,20 @@ class PostgresServer:
                 database=self._ledger,
             )
 
+    @contextmanager
+    def role(self, url: str, *grants: str) -> Iterator[str]:
+        """The URL, to the database of ``url``, of a new role that has these grants and no other."""
+        name, database = f"r{uuid4().hex}", url.partition("@/")[2].partition("?")[0]
+        self.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'hidden-word'")
+        try:
+            for grant in grants:
+                self.execute(f"GRANT {grant} TO {name}", database=database)
+            yield self.url(database, user=name, password="hidden-word")
+        finally:
+            self.start()
+            others = f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = '{name}'"
+            self.execute(f"{others}; DROP OWNED BY {name}; DROP ROLE {name}", database=database)
+
     def _create(self) -> str:
         name = f"t{uuid4().hex}"
         # Three times as fast as the default, which is made for large templates.

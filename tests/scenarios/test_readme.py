@@ -16,13 +16,14 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.ledgers import Ledger, a_row
-from turnout import Outcome, ProviderRouter, StorageBackend, create_database
+from turnout import Outcome, PostgresMetricsStore, ProviderRouter, StorageBackend, create_database
 from turnout.cli.commands import app
 from turnout.cli.simulate import _EVERYDAY, DEFAULT_PORT
+from turnout.testing import ScriptedAdapters
 from turnout.testing.simulator import Answer, Cut, SimulatedProvider, Simulator, Status
 
 README = Path(__file__).parents[2] / "README.md"
-BLOCK = re.compile(r"<!-- test: ([a-z ]+) -->\n```(?:python|toml|sh)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"<!-- test: ([a-z ]+) -->\n```(?:python|toml|sh|sql)\n(.*?)```", re.DOTALL)
 
 pytestmark = pytest.mark.skipif(not README.exists(), reason="the README is not beside the tests")
 
@@ -234,6 +235,51 @@ def test_the_postgres_example_keeps_its_rows_there(run: Any, postgres_url: str) 
         assert router.flush()
         since = datetime.now(UTC) - timedelta(hours=1)
         assert len(names["store"].query_recent(since=since, metrics_scope="my-app:production")) == 1
+
+
+#: What the role of a router may not do. Nothing is ever changed by it, nor by a router.
+NOT_FOR_ROUTERS = [
+    "CREATE TABLE mine (x integer)",
+    "ALTER TABLE provider_attempts ADD prompt text",
+    "DROP VIEW provider_failovers",
+    "CREATE INDEX ON provider_attempts (model)",
+    "UPDATE provider_attempts SET success = true",
+    "DELETE FROM provider_attempts",
+    "TRUNCATE provider_attempts",
+    "UPDATE turnout_schema_versions SET version = 9",
+    "SELECT * FROM provider_failovers",
+]
+
+
+def test_the_grants_are_what_a_router_needs_and_no_more(
+    postgres: Any, postgres_ledger: str, tmp_path: Path, rig: Any
+) -> None:
+    import psycopg
+
+    grants = re.findall(r"^GRANT (.+) TO app;( *-- not for routers.*)?$", block("grants"), re.MULTILINE)
+    assert len(grants) == len(block("grants").splitlines()) == 4
+    for_routers, for_readers = (
+        [what for what, other in grants if bool(other) is kind] for kind in (False, True)
+    )
+    with postgres.role(postgres_ledger, *for_routers) as url, closing(PostgresMetricsStore(url)) as store:
+        router = rig.scripted(
+            ScriptedAdapters({"a": [ConnectionError("down")], "b": ["answer"]}),
+            "ab",
+            metrics_store=store,
+            policy="preference",
+            ledger={"spool_dir": str(tmp_path)},
+        )
+        assert router.invoke(rig.chat()) == "answer"
+        assert router.flush(30)
+        rows = store.query_recent(since=datetime.now(UTC) - timedelta(hours=1))
+        assert [(row.provider_id, row.success) for row in rows] == [("a", False), ("b", True)]
+        mine = Ledger(StorageBackend.POSTGRES, url)
+        for statement in NOT_FOR_ROUTERS:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                mine.script(statement)
+        (grant,), ((role, database),) = for_readers, re.findall(r"//(\w+):.*@/(\w+)", url)
+        postgres.execute(f"GRANT {grant} TO {role}", database=database)
+        assert mine.ask("SELECT from_provider_id, to_provider_id FROM provider_failovers") == [("a", "b")]
 
 
 def test_every_marked_block_is_run_here() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any, Final
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -35,21 +34,6 @@ def administrator(postgres_ledger: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-@contextmanager
-def a_role(server: PostgresServer, url: str, *grants: str) -> Iterator[str]:
-    """The URL for a new role that has these grants and no other."""
-    name, database = f"r{uuid4().hex}", url.partition("@/")[2].partition("?")[0]
-    server.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'hidden-word'")
-    try:
-        for grant in grants:
-            server.execute(f"GRANT {grant} TO {name}", database=database)
-        yield server.url(database, user=name, password="hidden-word")
-    finally:
-        server.start()
-        others = f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = '{name}'"
-        server.execute(f"{others}; DROP OWNED BY {name}; DROP ROLE {name}", database=database)
-
-
 # The schema's USAGE is everyone's by default.
 GRANTS: Final = (
     "USAGE ON SCHEMA public",
@@ -61,7 +45,7 @@ GRANTS: Final = (
 def test_a_role_with_the_grants_that_are_documented_can_do_everything(
     postgres: PostgresServer, postgres_ledger: str
 ) -> None:
-    with a_role(postgres, postgres_ledger, *GRANTS) as url, closing(PostgresMetricsStore(url)) as store:
+    with postgres.role(postgres_ledger, *GRANTS) as url, closing(PostgresMetricsStore(url)) as store:
         first, second = a_row(), a_row()
         store.record_attempts([first])
         store.record_attempts([first, second])
@@ -75,7 +59,7 @@ def test_a_role_without_a_grant_is_told_which_it_needs(
 ) -> None:
     granted = [grant for grant in GRANTS if grant != missing]
     with (
-        a_role(postgres, postgres_ledger, *granted) as url,
+        postgres.role(postgres_ledger, *granted) as url,
         closing(PostgresMetricsStore(url)) as store,
         pytest.raises(StorageError, match=r"permission denied.*GRANT this role USAGE.*INSERT and SELECT"),
     ):
@@ -88,7 +72,7 @@ def test_rows_go_in_under_row_level_security_too(
     administrator.execute("ALTER TABLE provider_attempts ENABLE ROW LEVEL SECURITY")
     administrator.execute("CREATE POLICY everyone ON provider_attempts USING (true) WITH CHECK (true)")
     try:
-        with a_role(postgres, postgres_ledger, *GRANTS) as url, closing(PostgresMetricsStore(url)) as store:
+        with postgres.role(postgres_ledger, *GRANTS) as url, closing(PostgresMetricsStore(url)) as store:
             row = a_row()
             for _ in range(2):
                 store.record_attempts([row])
@@ -105,7 +89,7 @@ def test_versions_that_row_level_security_hides_are_told_from_none(
     administrator.execute("ALTER TABLE turnout_schema_versions ENABLE ROW LEVEL SECURITY")
     try:
         with (
-            a_role(postgres, postgres_ledger, *GRANTS) as url,
+            postgres.role(postgres_ledger, *GRANTS) as url,
             closing(PostgresMetricsStore(url)) as store,
             pytest.raises(SchemaMismatchError, match="row level security"),
         ):
