@@ -2,7 +2,7 @@
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,9 +25,13 @@ SCOPE = "scope"
 
 
 class Store(MemoryMetricsStore):
-    """Away now and then, as a test says."""
+    """Away now and then, as a test says; and what happens ``meanwhile`` does before and after it reads."""
 
     down = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def record_attempts(self, rows: Sequence[Row]) -> None:
         self._refuse()
@@ -35,7 +39,10 @@ class Store(MemoryMetricsStore):
 
     def query_score_aggregates(self, query: ScoreAggregateQuery) -> list[Any]:
         self._refuse()
-        return super().query_score_aggregates(query)
+        self.meanwhile()
+        found = super().query_score_aggregates(query)
+        self.meanwhile()
+        return found
 
     def _refuse(self) -> None:
         if self.down:
@@ -171,3 +178,43 @@ def test_each_attempt_counts_once(seeds: range) -> None:
         except AssertionError as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+class Asked:
+    """What goes on while the ledger's actor waits for the store's answer: callers, the policy, and other processes."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self.times = 0
+
+    def __call__(self) -> None:
+        play, rng = self._play, self._play.rng
+        if self.times % (2 * len(CallType)) == 0:
+            # Before anything of this refresh is read.
+            play.store.record_attempts(AttemptRows([play.attempt()], SCOPE))
+        self.times += 1
+        for _ in range(rng.randrange(4)):
+            play.ledger.put(play.attempt())
+        play.two.clock.advance(rng.choice([0.0, 0.2, 3.0]))
+        play.two.posts[1].act()
+
+
+@pytest.mark.parametrize("seeds", [range(40)], ids=str)
+def test_each_refresh_gives_the_stores_totals_though_attempts_come_while_it_is_asked(seeds: range) -> None:
+    for seed in seeds:
+        play = Play(seed)
+        asked = Asked(play)
+        for refresh in range(6):
+            for _ in range(play.rng.randrange(5)):
+                play.ledger.put(play.attempt())
+            # Past the peace that a slow answer earns the store.
+            play.two.clock.advance(1_000.0)
+            play.store.meanwhile = asked
+            play.two.settle()
+            assert asked.times == 2 * len(CallType) * (refresh + 1)
+            play.store.meanwhile = lambda: None
+            try:
+                play.agree()
+            except AssertionError as error:
+                error.add_note(f"seed {seed}, refresh {refresh}")
+                raise
