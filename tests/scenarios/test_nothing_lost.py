@@ -94,14 +94,17 @@ signal.pause()
 """
 
 
-def killed(backend: str, path: Path, durability: str, after: int) -> list[tuple[str, float]]:
+def killed(
+    backend: str, path: Path, durability: str, after: int, by: signal.Signals = signal.SIGKILL
+) -> list[tuple[str, float]]:
     """Whom a process told that their calls had ended, and when, until it was killed."""
     process = started(WRITES_UNTIL_KILLED, backend, path, durability)
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(after)]
-    process.send_signal(signal.SIGKILL)
+    process.send_signal(by)
     lines += process.stdout.readlines()
     process.communicate()
+    assert process.returncode == -by
     told = [line.split() for line in lines if line.endswith("\n")]
     return [(invocation, float(at)) for invocation, at in told]
 
@@ -147,9 +150,25 @@ with router_of() as router:
 """
 
 
-def test_four_processes_with_one_duckdb_file_lose_no_row(tmp_path: Path) -> None:
-    path = tmp_path / "ledger"
-    processes = [started(ONE_OF_FOUR, "duckdb", path) for _ in range(4)]
+#: A router that is told of no store.
+BY_DEFAULT = """
+def router_of():
+    provider = {"provider_id": "a", "name": "a", "protocol": "openai_chat", "model": "m", "api_key": "k"}
+    return ProviderRouter([provider], adapter_factory=lambda config: Answers())
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "ledger"),
+    [(ONE_OF_FOUR, "ledger"), (BY_DEFAULT + ONE_OF_FOUR, ".turnout/metrics.duckdb")],
+    ids=["one path", "the default"],
+)
+def test_four_processes_with_one_duckdb_file_lose_no_row(
+    code: str, ledger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / ledger
+    processes = [started(code, "duckdb", tmp_path / "ledger") for _ in range(4)]
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -160,7 +179,8 @@ def test_four_processes_with_one_duckdb_file_lose_no_row(tmp_path: Path) -> None
     told = [line for process in processes for line in said(process)]
     assert len(told) == 4 * CALLS
     assert kept("duckdb", path) == Counter(told)
-    assert not list((tmp_path / "ledger.spool").glob("*.*"))
+    assert not list(path.with_name(f"{path.name}.spool").glob("*.*"))
+    assert {*tmp_path.iterdir()} <= {path.parent, *tmp_path.glob("ledger*")}
 
 
 FORKS = """
