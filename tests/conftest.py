@@ -1,10 +1,11 @@
 """What holds for every test: its threads end with it, and what it measured is told."""
 
+import gc
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,6 +30,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 2 if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Hundreds of thousands of objects are made here and stay: nobody looks for garbage among them, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        _keep_what_is_there()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def every_thread_ends() -> Iterator[None]:
     """Fails the run whose fixtures of wider scope left a thread behind."""
@@ -50,6 +62,7 @@ def the_sdk_is_warm() -> None:
     """What a router does when it is built. Adapters that are tested by themselves have short limits, and whichever test
     comes first would pay for it."""
     BuiltInAdapters.prepare(SUPPORTED_PROTOCOLS)
+    _keep_what_is_there()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -105,6 +118,12 @@ def postgres_ledger(postgres: "PostgresServer") -> Iterator[str]:
     """A database with the tables of a ledger, which are empty, and must be left as they are."""
     with postgres.ledger() as url:
         yield url
+
+
+def _keep_what_is_there() -> None:
+    """A test that counts what is alive, or collects what is dead, then passes over what modules and plugins hold."""
+    gc.collect()
+    gc.freeze()
 
 
 def _to_stderr(message: str) -> None:
