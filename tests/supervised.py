@@ -46,11 +46,17 @@ class Supervised:
     def wait_until(self, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self._ended_within(0.005) or time.monotonic() > deadline:
                 told = self._log.read_text()
                 self.stop()
                 raise RuntimeError(f"the server did not start in {START_SECONDS:g} s; its log: {told}")
-            time.sleep(0.005)
+
+    def _ended_within(self, seconds: float) -> bool:
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def stop(self) -> None:
         """Ends every connection and returns when nothing runs any more."""
