@@ -102,7 +102,7 @@ def test_a_statement_that_takes_too_long_is_given_up(postgres_url: str, pool_mod
 def test_a_table_that_somebody_holds_is_not_waited_for(
     postgres_ledger: str, administrator: psycopg.Connection, pool_mode: str
 ) -> None:
-    config = {"statement_timeout_seconds": 0.05, "pool_mode": pool_mode}
+    config = {"statement_timeout_seconds": 0.4, "pool_mode": pool_mode}
     with closing(PostgresMetricsStore(postgres_ledger, config)) as store:
         store.record_attempts([a_row()])
         with administrator.transaction():
