@@ -438,6 +438,13 @@ def test_a_second_start_forgets_the_first(clock: ManualClock) -> None:
     assert order(started(policy, clock)) == "abc"
 
 
-def test_the_scope_is_a_word_or_its_member() -> None:
-    for scope in ("all", HistoryScope.ALL):
-        ScoreBasedPolicy(history_scope=scope)
+@pytest.mark.parametrize(
+    ("scope", "asked"),
+    [("current", SCOPE), (HistoryScope.CURRENT, SCOPE), ("all", None), (HistoryScope.ALL, None)],
+)
+def test_the_scope_is_a_word_or_its_member(
+    clock: ManualClock, scope: HistoryScope | str, asked: str | None
+) -> None:
+    policy = ScoreBasedPolicy(history_scope=scope)
+    started(policy, clock, Kept())
+    assert {question.metrics_scope for question in policy.questions()} == {asked}
