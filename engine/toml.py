@@ -1,11 +1,12 @@
 """A router's settings from a TOML file."""
 
 import inspect
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -77,7 +78,11 @@ def settings_from_toml(path: str | Path) -> dict[str, Any]:
     try:
         return _arguments(RouterSettings(**table))
     except ConfigError as error:
-        raise type(error)(f"{path}: {error}") from None
+        # A file has tables; what they are called in Python says nothing to who writes one.
+        raise type(error)(f"{path}: {_SETTINGS.sub('', str(error))}") from None
+
+
+_SETTINGS: Final = re.compile(rf"\b(?:{'|'.join(kind.__name__ for kind in Settings.__subclasses__())}): ")
 
 
 def _table(path: Path) -> dict[str, Any]:

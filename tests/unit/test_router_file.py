@@ -107,6 +107,22 @@ def test_a_mistake_in_a_file_is_told_with_its_name_and_with_what_to_write(
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("metrics_scope = 5" + PROVIDER, "metrics_scope: Input"),
+        (PROVIDER + "[providers.health]\nx = 1", "providers[0]: health: x is no known field"),
+        (PROVIDER + '[pool]\nmax_workers = "x"', "pool: max_workers: Input"),
+    ],
+)
+def test_a_mistake_in_a_file_is_told_by_its_tables_and_by_no_name_of_a_class(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    file = tmp_path / "turnout.toml"
+    file.write_text(text + NO_LEDGER)
+    assert told(file).startswith(f"{file}: {words}")
+
+
+@pytest.mark.parametrize(
     ("path", "words"),
     [
         ("a\0b", r"'a\\x00b' is no path"),
