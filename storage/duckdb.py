@@ -13,12 +13,13 @@ from turnout.errors import StorageError
 from turnout.storage.arrow import RowBatch
 from turnout.storage.columns import COLUMNS, column
 from turnout.storage.duckdb_spans import Span, between, known, spans
-from turnout.storage.files import missing, resolved, touch_private
+from turnout.storage.files import resolved, touch_private
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
 from turnout.storage.rows import Row
 from turnout.storage.schema.duckdb_file import DEFAULT_PATH, driver, make, target_of, told
 from turnout.storage.schema.duckdb_shape import look
+from turnout.storage.schema.place import require_file
 from turnout.storage.schema.verdict import refuse_unless_current
 from turnout.storage.score_sql import DUCKDB, score_aggregates, score_statement
 
@@ -129,9 +130,9 @@ class DuckDBMetricsStore:
             self._handle.close()
 
     def _open(self) -> "DuckDBPyConnection":
-        if not os.path.lexists(self.path):
-            if self._read_only:
-                raise missing(self.path)
+        if self._read_only:
+            require_file(target_of(self.path))
+        elif not os.path.lexists(self.path):
             make(self.path)
         connection: DuckDBPyConnection = driver().connect(self.path, read_only=self._read_only)
         try:

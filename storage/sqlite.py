@@ -6,23 +6,34 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from turnout.calls import EPOCH, MICROSECOND
 from turnout.decisions.aggregates import ScoreAggregate, ScoreAggregateQuery
 from turnout.errors import StorageError, StorageLockedError
 from turnout.storage.columns import COLUMNS, LABELS, column, labelled
-from turnout.storage.files import missing, resolved
+from turnout.storage.files import resolved
 from turnout.storage.filters import Filters
 from turnout.storage.handle import Handle
 from turnout.storage.rows import Row
-from turnout.storage.schema.sqlite_file import BUSY_SECONDS, NO_DATABASE, connect, is_busy, make, target_of
+from turnout.storage.schema.place import require_file
+from turnout.storage.schema.sqlite_file import (
+    AMID_A_WRITE,
+    BUSY_SECONDS,
+    NO_DATABASE,
+    connect,
+    is_busy,
+    make,
+    target_of,
+)
+from turnout.storage.schema.sqlite_reading import Reader
 from turnout.storage.schema.sqlite_shape import look
 from turnout.storage.schema.verdict import refusal, refuse_unless_current
 from turnout.storage.score_sql import SQLITE, SQLITE_WITHOUT_POW, Dialect, score_aggregates, score_statement
 
 _LARGEST_INSERT: Final = 512
 _PAGE_ROWS: Final = 4_096
+T = TypeVar("T")
 
 
 class SQLiteMetricsStore:
@@ -31,7 +42,8 @@ class SQLiteMetricsStore:
     Any number of processes may use one file, forked ones too. An existing file that is not a ledger of this version is
     refused with ``SchemaMismatchError`` and left untouched. ``started_at`` is kept as microseconds since 1970, UTC.
 
-    With ``read_only`` nothing is made and nothing written: a missing file is a ``StorageError``.
+    With ``read_only`` nothing is made and nothing written, not even what SQLite has beside its files: a missing file is
+    a ``StorageError``.
     """
 
     #: Its connections are closed before a fork, and opened anew after it.
@@ -41,6 +53,8 @@ class SQLiteMetricsStore:
         self.path = resolved(path)
         self._read_only = read_only
         self._synchronous = "NORMAL"
+        self._closed = False
+        self._reader = Reader(self.path, BUSY_SECONDS)
         self._handle = Handle(self.path, self._open, lambda _: connect(self.path), ends_at_fork=True)
 
     def record_attempts(self, rows: Sequence[Row]) -> None:
@@ -74,9 +88,7 @@ class SQLiteMetricsStore:
         equal = wanted.equal
         where = " AND ".join(["started_at >= ?", *(f"{name} = ?" for name in equal)])
         sql = f"SELECT {', '.join(COLUMNS)} FROM provider_attempts WHERE {where} ORDER BY started_at, attempt_id"
-        with self._translated(), self._handle.reading() as connection:
-            found = connection.execute(sql, (wanted.since_microseconds, *equal.values())).fetchall()
-        return [_row(values) for values in found]
+        return [_row(values) for values in self._fetched(sql, wanted.since_microseconds, *equal.values())]
 
     def iterate_recent(
         self, *, since: datetime, metrics_scope: str | None = None, until: datetime | None = None
@@ -99,8 +111,7 @@ class SQLiteMetricsStore:
         # Page by page: nothing is held while the reader does something else.
         after, last = wanted.since_microseconds, ""
         while True:
-            with self._translated(), self._handle.reading() as connection:
-                found = connection.execute(sql, (after, after, last, *bounds)).fetchall()
+            found = self._fetched(sql, after, after, last, *bounds)
             yield from map(_row, found)
             if len(found) < _PAGE_ROWS:
                 return
@@ -110,9 +121,9 @@ class SQLiteMetricsStore:
         """One aggregate for each partition asked for, in their order, from one statement beside writers."""
         if not query.partitions:
             return []
-        with self._translated(), self._handle.reading() as connection:
-            statement, parameters = score_statement(query, _dialect(connection))
-            found = connection.execute(statement, parameters).fetchall()
+        found = self._read(
+            lambda connection: connection.execute(*score_statement(query, _dialect(connection))).fetchall()
+        )
         return score_aggregates(query.partitions, found)
 
     def make_durable(self) -> None:
@@ -126,13 +137,37 @@ class SQLiteMetricsStore:
 
     def close(self) -> None:
         """Close the file for good. Idempotent."""
+        self._closed = True
+        self._reader.close()
         with self._translated():
             self._handle.close()
 
+    def _fetched(self, sql: str, *values: int | str) -> list[Any]:
+        return self._read(lambda connection: connection.execute(sql, values).fetchall())
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What ``work`` makes of a connection of its own, which it may be given more than once."""
+        with self._translated():
+            if self._read_only:
+                return self._looked(work)
+            with self._handle.reading() as connection:
+                return work(connection)
+
+    def _looked(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Nothing is held from one look to the next, so that nobody's database is kept open."""
+        if self._closed:
+            raise StorageError(f"the store of {self.path} is closed; build a new one")
+        target = target_of(self.path)
+        require_file(target)
+
+        def checked(connection: sqlite3.Connection) -> T:
+            refuse_unless_current(target, look(connection))
+            return work(connection)
+
+        return self._reader.read(checked)
+
     def _open(self) -> sqlite3.Connection:
         if not os.path.lexists(self.path):
-            if self._read_only:
-                raise missing(self.path)
             make(self.path)
         connection = connect(self.path)
         try:
@@ -156,6 +191,8 @@ class SQLiteMetricsStore:
                     f"the database {self.path} was held by another process for {BUSY_SECONDS:g} s; "
                     "try again later, or give the store another path"
                 ) from error
+            if self._read_only and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
+                raise refusal(target_of(self.path), AMID_A_WRITE) from error
             raise StorageError(f"the database {self.path} failed: {error}") from error
         except sqlite3.Error as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:

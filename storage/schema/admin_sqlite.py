@@ -3,21 +3,19 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Final
 
 from turnout.errors import StorageError, StorageLockedError
 from turnout.storage.schema.facts import SchemaState
 from turnout.storage.schema.migration import Step, migrate, require_step
 from turnout.storage.schema.place import create_file, found_at
-from turnout.storage.schema.sqlite_file import NO_DATABASE, connect, is_busy, make, target_of
-from turnout.storage.schema.sqlite_reading import read_only, traces
+from turnout.storage.schema.sqlite_file import AMID_A_WRITE, NO_DATABASE, connect, is_busy, make, target_of
+from turnout.storage.schema.sqlite_reading import Reader
 from turnout.storage.schema.sqlite_shape import look
 from turnout.storage.schema.verdict import TABLES, Verdict
 
 #: Who has the database open holds it as long as it is open, so there is nothing to be waited for.
 _BUSY_SECONDS: Final = 1.0
-_LOOKS: Final = 5
 
 
 class SQLiteAdministration:
@@ -29,14 +27,18 @@ class SQLiteAdministration:
     def inspect(self) -> Verdict:
         if (found := found_at(self.target.name)) is not None:
             return found
-        # Beside what a link leads to lie its log, the log's index and its journal.
-        path = Path(self.target.name).resolve()
-        for _ in range(_LOOKS):
-            before = traces(path)
-            verdict = self._seen(path)
-            if traces(path) == before:
-                return verdict
-        raise StorageLockedError(f"the database {self.target.name} is being written; try again")
+        try:
+            with closing(Reader(self.target.name, _BUSY_SECONDS)) as reader:
+                return reader.read(look)
+        except sqlite3.Error as error:
+            match error.sqlite_errorcode & 0xFF:
+                case sqlite3.SQLITE_NOTADB:
+                    return NO_DATABASE
+                case sqlite3.SQLITE_READONLY:
+                    return AMID_A_WRITE
+                case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR:
+                    return Verdict(SchemaState.DAMAGED, f"cannot be read ({error})")
+            raise _told(self.target.name, error) from error
 
     def create(self) -> None:
         try:
@@ -46,21 +48,6 @@ class SQLiteAdministration:
 
     def migrate(self, backup_path: str | None) -> tuple[int, str | None]:
         return migrate(self.target, self.inspect(), self._alone, backup_path)
-
-    def _seen(self, path: Path) -> Verdict:
-        try:
-            with read_only(path, _BUSY_SECONDS) as connection:
-                return look(connection)
-        except sqlite3.Error as error:
-            match error.sqlite_errorcode & 0xFF:
-                case sqlite3.SQLITE_NOTADB:
-                    return NO_DATABASE
-                case sqlite3.SQLITE_READONLY:
-                    why = "was left amid a write, which only who may write to it can undo"
-                    return Verdict(SchemaState.DAMAGED, why, then="Open it once with sqlite3, and look again")
-                case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR:
-                    return Verdict(SchemaState.DAMAGED, f"cannot be read ({error})")
-            raise _told(self.target.name, error) from error
 
     @contextmanager
     def _alone(self) -> Iterator["AloneSQLite"]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from turnout.errors import DatabaseExistsError, StorageError
+from turnout.storage.files import missing
 from turnout.storage.schema.facts import SchemaState, Target
-from turnout.storage.schema.verdict import Verdict
+from turnout.storage.schema.verdict import Verdict, refusal
 
 _ABSENT: Final = Verdict(SchemaState.ABSENT, "is not there")
 
@@ -37,6 +38,16 @@ def found_at(path: str) -> Verdict | None:
             f"the database {path} may not be read by this user; run this as the user that owns it"
         )
     return Verdict(SchemaState.EMPTY, "is an empty file") if status.st_size == 0 else None
+
+
+def require_file(target: Target) -> None:
+    """Raise ``StorageError`` where nothing is, and ``SchemaMismatchError`` for what is no file."""
+    found = found_at(target.name)
+    if found is None or found.state is SchemaState.EMPTY:
+        return
+    if found.state is SchemaState.ABSENT:
+        raise missing(target.name)
+    raise refusal(target, found)
 
 
 def refuse_occupied(path: str, what: str, then: str) -> None:

@@ -13,6 +13,11 @@ from turnout.storage.schema.verdict import Verdict
 #: How long a store waits for other processes.
 BUSY_SECONDS: Final = 10.0
 NO_DATABASE: Final = Verdict(SchemaState.FOREIGN, "is not a SQLite database")
+AMID_A_WRITE: Final = Verdict(
+    SchemaState.DAMAGED,
+    "was left amid a write, which only who may write to it can undo",
+    then="Open it once with sqlite3, and look again",
+)
 
 
 def target_of(path: str) -> Target:

@@ -112,14 +112,14 @@ def next_action(verdict: Verdict, target: Target) -> str:
             create = f"Run: turnout storage create {target.options}"
             return f"{create} (a store does so at its first use)" if in_file else create
         case SchemaState.CURRENT:
-            return "None is needed"
+            return "Nothing: it can be used as it is"
         case SchemaState.OUTDATED:
             return f"Stop every program that uses it and run: turnout storage migrate {target.options}"
         case SchemaState.NEWER:
             return "Upgrade turnout: pip install --upgrade turnout"
         case SchemaState.EMPTY | SchemaState.FOREIGN:
             if in_file:
-                return "Give the store another path, or move that file away"
+                return "Give the store another path, or move away what is there"
             return "Give the store another database, or a search path of its own"
         case SchemaState.DAMAGED:
             another = "path" if in_file else "database, or a search path of its own"
