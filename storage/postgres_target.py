@@ -136,6 +136,6 @@ def _ssl_mode(stated: str | None, config: PostgresConfig) -> str:
     if mode in _UNENCRYPTED and not config.allow_unencrypted:
         raise ConfigError(
             f"sslmode={mode} may send rows and the password unencrypted; use require or verify-full, or confirm it "
-            "with allow_unencrypted=True"
+            "with allow_unencrypted=True (on a command line --allow-unencrypted)"
         )
     return mode

@@ -12,10 +12,10 @@ from turnout.cli import texts
 from turnout.cli.exits import ending_at_ctrl_c, ending_unread
 from turnout.cli.extras import require
 from turnout.cli.ledgers import Backend
+from turnout.cli.options import Json, Unencrypted
 from turnout.cli.refusing import refusing
 from turnout.cli.storage_commands import storage
 from turnout.config import MOST_WORKERS
-from turnout.errors import ConfigError
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False
@@ -91,9 +91,13 @@ def batch(
 @app.command(help=texts.STATS)
 def stats(
     since: Annotated[
-        str,
-        typer.Option(metavar="WHEN", help="From when on: 90s, 15m, 24h or 7d ago, or an ISO date or time."),
-    ] = "24h",
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="From when on: 90s, 15m, 24h or 7d ago, or an ISO date or time.",
+            show_default="24h before --until",
+        ),
+    ] = None,
     until: Annotated[str | None, typer.Option(metavar="WHEN", help="Up to when.", show_default="now")] = None,
     config: Annotated[
         Path | None, typer.Option(help="A router's TOML file: the ledger is its metrics_store.")
@@ -109,19 +113,16 @@ def stats(
         list[str] | None, typer.Option(help="This provider alone, by id or name; may be given again.")
     ] = None,
     call_type: Annotated[CallType | None, typer.Option(help="Calls of this kind alone.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    allow_unencrypted: Unencrypted = False,
+    json: Json = False,
 ) -> None:
     with ending_unread(), refusing("turnout stats"), ending_at_ctrl_c():
         from turnout.cli.ledgers import place_of
-        from turnout.cli.moments import moment_of
+        from turnout.cli.moments import span_of
         from turnout.cli.stats import Question, run_stats
 
-        now = datetime.now(UTC)
-        start = moment_of(since, now, "--since")
-        end = now if until is None else moment_of(until, now, "--until")
-        if start >= end:
-            raise ConfigError(f"--since {since} is not before --until {until or 'now'}")
-        place = place_of(config, backend, path)
+        start, end = span_of(since, until, datetime.now(UTC))
+        place = place_of(config, backend, path, allow_unencrypted=allow_unencrypted)
         question = Question(start, end, scope, tuple(provider or ()), call_type)
         code = run_stats(place, question, json=json)
     raise typer.Exit(code)

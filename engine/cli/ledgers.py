@@ -28,15 +28,21 @@ class Ledger(NamedTuple):
     name: str
 
 
-def place_of(config: Path | None, backend: Backend | None, path: Path | None) -> StoreConfig:
+def place_of(
+    config: Path | None, backend: Backend | None, path: Path | None, *, allow_unencrypted: bool = False
+) -> StoreConfig:
     """What the options name: a router's own ledger, a database, or else the default one. Raises ``ConfigError``."""
     if config is not None:
         if backend is not None or path is not None:
             raise ConfigError("--config names the ledger already; leave --backend and --path out")
+        if allow_unencrypted:
+            raise ConfigError("--config says how its ledger is reached; write allow_unencrypted = true there")
         place: StoreConfig = settings_from_toml(config)["metrics_store"]
         if place.backend == "none":
             raise ConfigError(f"{config}: its router keeps no ledger (metrics_store.backend is none)")
         return place
+    if allow_unencrypted and backend != "postgres":
+        raise ConfigError("--allow-unencrypted is for --backend postgres")
     match backend:
         case None | "duckdb":
             return StoreConfig(backend="duckdb", path=None if path is None else str(path))
@@ -47,7 +53,9 @@ def place_of(config: Path | None, backend: Backend | None, path: Path | None) ->
         case "postgres":
             if path is not None:
                 raise ConfigError(f"--backend postgres has no --path: {URL_VARIABLE} is its URL")
-            return StoreConfig(backend="postgres")
+            return StoreConfig(
+                backend="postgres", postgres=PostgresConfig(allow_unencrypted=allow_unencrypted)
+            )
         case _:
             assert_never(backend)
 

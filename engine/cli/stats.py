@@ -133,8 +133,8 @@ def _refused(place: StoreConfig, name: str, error: StorageError) -> int:
 def _failure(place: StoreConfig, name: str, error: StorageError) -> tuple[int, str]:
     match error:
         case StorageDriverMissingError():
-            driver = f"the driver of its {place.backend} ledger, which is not installed"
-            return NO_DRIVER, f'needs {driver}: pip install "turnout[{place.backend}]"'
+            missing = f"the driver that a {place.backend} ledger needs is not installed"
+            return NO_DRIVER, f'{missing}: pip install "turnout[{place.backend}]"'
         case StorageLockedError():
             # DuckDB alone says who.
             who = re.search(r"\(PID (\d+)\)", str(error.__cause__))

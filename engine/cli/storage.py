@@ -128,7 +128,7 @@ def _ended(command: str, place: Place, act: Callable[[], T]) -> T | int:
 def _failure(place: Place, error: StorageError) -> tuple[int, str]:
     match error:
         case StorageDriverMissingError():
-            missing = f"needs {_DRIVERS[place.backend]}, which is not installed"
+            missing = f"needs its driver ({_DRIVERS[place.backend]}), and that is not installed"
             return NO_DRIVER, f'--backend {place.backend} {missing}: pip install "turnout[{place.backend}]"'
         case StorageLockedError():
             return HELD, str(error)

@@ -1,13 +1,15 @@
 """`turnout storage`: its commands, their options and their help."""
 
+import inspect as inspecting
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from turnout.cli import texts
 from turnout.cli.exits import ending_at_ctrl_c, ending_unread
+from turnout.cli.options import Json, Unencrypted
 from turnout.cli.refusing import refusing
 from turnout.storage.schema.facts import StorageBackend
 
@@ -29,80 +31,62 @@ Url = Annotated[
         "--url", help="The URL of a PostgreSQL; better in TURNOUT_POSTGRES_URL.", show_default=False
     ),
 ]
-Unencrypted = Annotated[
-    bool,
-    typer.Option("--allow-unencrypted", help="Let the PostgreSQL URL's sslmode be one that may not encrypt."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Backup = Annotated[
     Path | None,
     typer.Option("--backup", help="Where to put a copy first; nothing may be there.", show_default=False),
 ]
 
 
-@storage.command(help=texts.STORAGE_INSPECT)
-def inspect(
+def _place(
     backend: Backend,
     default: Default = False,
     path: File = None,
     url: Url = None,
     allow_unencrypted: Unencrypted = False,
-    json: Json = False,
-) -> None:
-    def run(place: "Place") -> int:
-        from turnout.cli.storage import run_inspect
+) -> "Place":
+    from turnout.cli.storage import place_of
 
-        return run_inspect(place, json=json)
-
-    _run("inspect", backend, default, path, url, allow_unencrypted, run)
+    return place_of(backend, path, url, default=default, allow_unencrypted=allow_unencrypted)
 
 
-@storage.command(help=texts.STORAGE_CREATE)
-def create(
-    backend: Backend,
-    default: Default = False,
-    path: File = None,
-    url: Url = None,
-    allow_unencrypted: Unencrypted = False,
-    json: Json = False,
-) -> None:
-    def run(place: "Place") -> int:
-        from turnout.cli.storage import run_create
+def _command(help_text: str) -> Callable[[Callable[..., int]], Callable[..., None]]:
+    """Makes a command of a function that is given a place and gives back an exit code: it has the options that name the
+    place, and those that the function has beside."""
+    naming = inspecting.signature(_place).parameters
 
-        return run_create(place, json=json)
+    def made(run: Callable[..., int]) -> Callable[..., None]:
+        _, *own = inspecting.signature(run).parameters.values()
 
-    _run("create", backend, default, path, url, allow_unencrypted, run)
+        def command(**given: Any) -> None:
+            named = {name: given.pop(name) for name in naming}
+            with ending_unread(), refusing(f"turnout storage {run.__name__}"), ending_at_ctrl_c():
+                code = run(_place(**named), **given)
+            raise typer.Exit(code)
 
+        options = [*naming.values(), *own]
+        command.__signature__ = inspecting.Signature(options)  # type: ignore[attr-defined]
+        command.__annotations__ = {option.name: option.annotation for option in options}
+        return storage.command(run.__name__, help=help_text)(command)
 
-@storage.command(help=texts.STORAGE_MIGRATE)
-def migrate(
-    backend: Backend,
-    default: Default = False,
-    path: File = None,
-    url: Url = None,
-    allow_unencrypted: Unencrypted = False,
-    backup: Backup = None,
-    json: Json = False,
-) -> None:
-    def run(place: "Place") -> int:
-        from turnout.cli.storage import run_migrate
-
-        return run_migrate(place, backup, json=json)
-
-    _run("migrate", backend, default, path, url, allow_unencrypted, run)
+    return made
 
 
-def _run(
-    command: str,
-    backend: StorageBackend,
-    default: bool,
-    path: Path | None,
-    url: str | None,
-    allow_unencrypted: bool,
-    run: "Callable[[Place], int]",
-) -> None:
-    with ending_unread(), refusing(f"turnout storage {command}"), ending_at_ctrl_c():
-        from turnout.cli.storage import place_of
+@_command(texts.STORAGE_INSPECT)
+def inspect(place: "Place", json: Json = False) -> int:
+    from turnout.cli.storage import run_inspect
 
-        code = run(place_of(backend, path, url, default=default, allow_unencrypted=allow_unencrypted))
-    raise typer.Exit(code)
+    return run_inspect(place, json=json)
+
+
+@_command(texts.STORAGE_CREATE)
+def create(place: "Place", json: Json = False) -> int:
+    from turnout.cli.storage import run_create
+
+    return run_create(place, json=json)
+
+
+@_command(texts.STORAGE_MIGRATE)
+def migrate(place: "Place", backup: Backup = None, json: Json = False) -> int:
+    from turnout.cli.storage import run_migrate
+
+    return run_migrate(place, backup, json=json)

@@ -102,8 +102,9 @@ failures by their kind; tokens and cost as far as they are known (- is unknown, 
 at another provider that were made because one here failed.
 
 The ledger is the metrics_store of --config, or the database that --backend and --path name (a PostgreSQL's URL is in
-the environment's TURNOUT_POSTGRES_URL), or else the default one. It is only read: nothing is made or changed. A time
-without a zone is local. A DuckDB file can be read while no other process has it open.
+the environment's TURNOUT_POSTGRES_URL), or else the default one. It is only read: nothing is made or changed. The last
+24 hours are told, or the 24 before --until. A time without a zone is local. A DuckDB file can be read while no other
+process has it open.
 
 --json prints one object with since, until, scope, call_type and providers; its keys stay.
 

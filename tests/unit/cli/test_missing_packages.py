@@ -49,7 +49,7 @@ def test_a_ledger_whose_driver_is_missing_says_so_in_one_line(
     ended = python(without, "stats", "--backend", backend, *place)
     assert (ended.returncode, ended.stdout) == (6, "")
     assert ended.stderr == (
-        f"turnout stats: needs the driver of its {backend} ledger, which is not installed: "
+        f"turnout stats: the driver that a {backend} ledger needs is not installed: "
         f'pip install "turnout[{backend}]"\n'
     )
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from turnout.cli.moments import moment_of, shown
+from turnout.cli.moments import moment_of, shown, span_of
 from turnout.errors import ConfigError
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -52,6 +52,21 @@ def test_anything_else_is_refused_with_what_would_do(text: str) -> None:
 def test_what_is_before_all_time_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="before all time"):
         moment_of(text, NOW, "--until")
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "hours"),
+    [(None, None, (24, 0)), ("2h", None, (2, 0)), (None, "48h", (72, 48)), ("48h", "1h", (48, 1))],
+)
+def test_the_day_before_its_end_is_meant_where_no_beginning_is_said(
+    since: str | None, until: str | None, hours: tuple[int, int]
+) -> None:
+    assert span_of(since, until, NOW) == tuple(NOW - timedelta(hours=ago) for ago in hours)
+
+
+def test_a_span_that_has_no_beginning_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has no day before it; say --since too"):
+        span_of(None, "0001-01-01T05:00Z", NOW)
 
 
 def test_a_moment_is_shown_in_utc() -> None:

@@ -168,6 +168,8 @@ def test_a_ledger_that_is_not_there_is_refused_and_not_made(tmp_path: Path, back
         (("--backend", "sqlite"), "needs a --path"),
         (("--backend", "postgres", "--path", "x"), "TURNOUT_POSTGRES_URL is its URL"),
         (("--backend", "postgres"), "set the environment variable TURNOUT_POSTGRES_URL"),
+        (("--allow-unencrypted",), "--allow-unencrypted is for --backend postgres"),
+        (("--config", "x.toml", "--allow-unencrypted"), "write allow_unencrypted = true there"),
         (("--path", ":memory:"), "is not a file path"),
         (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
     ],
@@ -192,6 +194,31 @@ def test_a_server_that_cannot_be_reached_is_told_in_one_line_without_its_passwor
     (line,) = result.stderr.splitlines()
     assert line.startswith("turnout stats: ")
     assert "s3cret" not in line
+
+
+def test_an_end_alone_asks_for_the_day_before_it(ledger: Made) -> None:
+    named = ledger(a_row(), a_row(started_at=NOON - timedelta(hours=25)))
+    (told,) = providers(run(*named, "--until", "2026-03-01T12:00:01Z", "--json")).values()
+    assert told["attempts"] == 1
+
+
+@pytest.mark.parametrize("backend", ["duckdb", "sqlite"])
+def test_a_folder_is_told_to_be_no_ledger(backend: str, tmp_path: Path) -> None:
+    result = run("--backend", backend, "--path", tmp_path)
+    assert (result.exit_code, result.stdout) == (4, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"turnout stats: the database {tmp_path} is a folder; ")
+    assert "Give the store another path" in line
+
+
+def test_a_way_that_may_not_be_encrypted_must_be_confirmed_as_for_storage(
+    postgres_ledger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNOUT_POSTGRES_URL", f"{postgres_ledger}&sslmode=disable")
+    refused = run("--backend", "postgres")
+    assert refused.exit_code == 2
+    assert "--allow-unencrypted" in refused.stderr
+    assert providers(run("--backend", "postgres", "--allow-unencrypted", "--json")) == {}
 
 
 def test_what_is_no_ledger_is_told_in_one_line(tmp_path: Path) -> None:

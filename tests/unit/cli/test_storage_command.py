@@ -60,7 +60,7 @@ def test_a_database_is_created_found_current_and_left_alone(sqlite: Ledger) -> N
     assert told(run("create", *at(sqlite))) == f"Created {sqlite.place}, of version 2.\n"
     assert told(run("inspect", *at(sqlite))) == (
         f"{sqlite.place} is of version 2, as this turnout needs it.\n"
-        "  backend   sqlite\n  state     current\n  versions  metrics 2\n  next      None is needed\n"
+        "  backend   sqlite\n  state     current\n  versions  metrics 2\n  next      Nothing: it can be used as it is\n"
     )
     assert "is of version 2 already; nothing was changed" in told(run("migrate", *at(sqlite)))
 
