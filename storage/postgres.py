@@ -111,13 +111,17 @@ class PostgresMetricsStore:
 
     def _copied(self, rows: Sequence[Row]) -> bool:
         """Whether ``rows`` went in by COPY, which refuses them all where one is already kept."""
+        driver = driver_of_postgres()
 
         def copy(connection: "BoundedConnection") -> None:
-            with connection.cursor() as cursor, cursor.copy(queries.COPY) as into:
+            with (
+                connection.cursor() as cursor,
+                cursor.copy(queries.COPY, writer=driver.QuietWriter(cursor)) as into,
+            ):
                 for chunk in copy_data(rows):
                     into.write(chunk)
 
-        errors = driver_of_postgres().errors
+        errors = driver.errors
         try:
             self._pool.run(copy)
         except errors.UniqueViolation:

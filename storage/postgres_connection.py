@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg import Error as Error
 from psycopg import errors as errors
+from psycopg.copy import LibpqWriter
 from psycopg_pool import ConnectionPool
 from psycopg_pool import PoolClosed as PoolClosed
 
@@ -57,6 +58,17 @@ def _until(deadline: float, gen: Generator[Any, Any, T]) -> Generator[Any, Any, 
     except StopIteration as ended:
         result: T = ended.value
         return result
+
+
+class QuietWriter(LibpqWriter):
+    """Ends a COPY. Where it failed, and the connection with it, the driver would log that it cannot be ended either."""
+
+    def finish(self, exc: BaseException | None = None) -> None:
+        if exc is None:
+            super().finish()
+            return
+        with suppress(psycopg.Error):
+            super().finish(exc)
 
 
 class Connecting:

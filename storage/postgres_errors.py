@@ -17,6 +17,13 @@ GRANTS: Final = (
     "have the owner of the schema GRANT this role USAGE on it, INSERT and SELECT on provider_attempts, and SELECT on "
     "turnout_schema_versions"
 )
+#: What PostgreSQL calls the place where a policy refuses a row. Its error has the code of a missing grant, and its text
+#: the language of the server.
+_POLICIES_AT: Final = "ExecWithCheckOptions"
+_POLICY: Final = (
+    "no policy of its row level security lets this role keep the row: have the owner CREATE POLICY ... ON "
+    "provider_attempts TO this role USING (true) WITH CHECK (true), or let the role bypass it"
+)
 _PREPARED: Final = (
     'a pooler between the two loses prepared statements; set pool_mode="transaction_pooler", which uses none'
 )
@@ -59,6 +66,8 @@ _REACH: Final = "see whether it runs there, and whether host, port, database, us
 def failed(error: Error, target: Target) -> StorageError:
     """The error to raise for what went wrong on a connection."""
     then = next((then for kinds, then in _NEXT if isinstance(error, kinds)), _ANY)
+    if error.diag.source_function == _POLICIES_AT:
+        then = _POLICY
     kind = StorageLockedError if isinstance(error, errors.LockNotAvailable) else StorageError
     return kind(target.without_password(f"the database {target} failed: {_said(error)}; {then}"))
 

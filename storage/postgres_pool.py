@@ -27,7 +27,7 @@ class Pool:
 
     Before a pool is opened, one connection finds out whether the database can be reached and is of this version: what
     is wrong then reaches the caller, whom a pool could only tell that no connection came. With a connection that is
-    lost the whole pool goes, so that the next use finds out anew.
+    lost, or that takes no writes, the whole pool goes, so that the next use finds out anew.
     """
 
     def __init__(self, target: Target, config: PostgresConfig) -> None:
@@ -52,6 +52,9 @@ class Pool:
                 with connecting.bounded(connection):
                     return work(connection)
             except driver.Error as error:
+                if isinstance(error, driver.errors.ReadOnlySqlTransaction):
+                    # The session may take no writes longer than the server, or lead to what is the primary no more.
+                    self._give_up(pool)
                 if not connection.closed:
                     raise
                 self._give_up(pool)

@@ -14,8 +14,10 @@ from tests.postgres import PostgresServer
 from turnout.calls import CallType
 from turnout.decisions.aggregates import ScoreAggregateQuery
 from turnout.errors import SchemaMismatchError, StorageError
+from turnout.storage import postgres as stores
 from turnout.storage import schema
 from turnout.storage.postgres import PostgresMetricsStore
+from turnout.storage.postgres_copy import copy_data
 from turnout.storage.schema.postgres_shape import shape
 from turnout.testing.store_conformance.histories import NOON, PARTITION, a_row
 
@@ -81,6 +83,60 @@ def test_rows_go_in_under_row_level_security_too(
     finally:
         administrator.execute("DROP POLICY everyone ON provider_attempts")
         administrator.execute("ALTER TABLE provider_attempts DISABLE ROW LEVEL SECURITY")
+
+
+def test_rows_that_a_policy_refuses_ask_for_a_policy_and_not_for_a_grant(
+    postgres: PostgresServer, postgres_ledger: str, administrator: psycopg.Connection
+) -> None:
+    administrator.execute("ALTER TABLE provider_attempts ENABLE ROW LEVEL SECURITY")
+    try:
+        with postgres.role(postgres_ledger, *GRANTS) as url, closing(PostgresMetricsStore(url)) as store:
+            with pytest.raises(StorageError, match=r"row-level security.*CREATE POLICY") as refused:
+                store.record_attempts([a_row()])
+            assert "GRANT" not in str(refused.value)
+    finally:
+        administrator.execute("ALTER TABLE provider_attempts DISABLE ROW LEVEL SECURITY")
+
+
+def test_a_session_that_takes_no_writes_is_given_up_for_one_that_may(
+    postgres: PostgresServer, postgres_ledger: str
+) -> None:
+    with (
+        postgres.role(postgres_ledger, *GRANTS) as url,
+        closing(PostgresMetricsStore(url)) as store,
+    ):
+        role = url.partition("//")[2].partition(":")[0]
+        postgres.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
+        assert store.query_recent(since=NOON) == []
+        postgres.execute(f"ALTER ROLE {role} RESET default_transaction_read_only")
+        with pytest.raises(StorageError, match="it takes no writes: name the primary"):
+            store.record_attempts([a_row()])
+        store.record_attempts([a_row()])
+        assert len(store.query_recent(since=NOON)) == 1
+
+
+def test_a_server_that_goes_amid_a_batch_says_nothing_beside_the_error(
+    store: PostgresMetricsStore,
+    administrator: psycopg.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows = [a_row() for _ in range(500)]
+    whole = b"".join(copy_data(rows))
+
+    def goes_amid(*_: Any) -> Iterator[bytes]:
+        yield whole[:20]
+        administrator.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        while True:
+            yield whole[20:]
+
+    monkeypatch.setattr(stores, "copy_data", goes_amid)
+    with pytest.raises(StorageError):
+        store.record_attempts(rows)
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_versions_that_row_level_security_hides_are_told_from_none(
