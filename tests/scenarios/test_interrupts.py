@@ -5,6 +5,7 @@ import gc
 import random
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -88,11 +89,11 @@ def taken(router: Any) -> list[str]:
 
 def wait_until_nothing_is_taken(router: Any, where: str) -> None:
     # What others were about to do for the call that was interrupted ends by itself.
-    for _ in range(int(WAIT / 0.01)):
-        if not (left := taken(router)):
-            return
-        threading.Event().wait(0.01)
-    pytest.fail(f"interrupted in {where}: {', '.join(left)}")
+    end = time.monotonic() + WAIT
+    while left := taken(router):
+        if time.monotonic() > end:
+            pytest.fail(f"interrupted in {where}: {', '.join(left)}")
+        threading.Event().wait(0.001)
 
 
 def interrupt_everywhere(

@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, as_completed
 from contextlib import contextmanager, suppress
@@ -374,8 +375,9 @@ def waited(wait: Any, future: Any, told: list[int]) -> None:
 
 
 def ended_up(there: Callable[[], bool]) -> bool:
-    for _ in range(int(WAIT / 0.01)):
-        if there():
-            return True
-        threading.Event().wait(0.01)
-    return False
+    end = time.monotonic() + WAIT
+    while not there():
+        if time.monotonic() > end:
+            return False
+        threading.Event().wait(0.001)
+    return True
