@@ -37,6 +37,8 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """
 
     silence_seconds: float = 60.0
+    #: Whether it keeps the ledger, which is of the version in use, from being migrated.
+    shares: bool = False
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **named: Any) -> T:
         try:
@@ -81,8 +83,9 @@ class Connecting:
         # What waits for another's lock, a migration's say, is to be told so before it is told that its time was over.
         timeouts = {"statement_timeout": milliseconds, "lock_timeout": math.ceil(milliseconds / 2)}
         # A transaction pooler would hand what is set for a session to the next client.
-        self._lasts = config.pool_mode != "transaction_pooler"
-        begin, scope = ("", "SET") if self._lasts else ("BEGIN; ", "SET LOCAL")
+        self.lasts = config.pool_mode != "transaction_pooler"
+        # Each statement is to see what was committed before it: a migration that was waited for.
+        begin, scope = ("", "SET") if self.lasts else ("BEGIN ISOLATION LEVEL READ COMMITTED; ", "SET LOCAL")
         self._set = begin + "; ".join(f"{scope} {name} = {value}" for name, value in timeouts.items())
 
     def connect(self) -> BoundedConnection:
@@ -118,15 +121,18 @@ class Connecting:
         return pool
 
     @contextmanager
-    def bounded(self, connection: BoundedConnection) -> Iterator[None]:
+    def bounded(self, connection: BoundedConnection, asked: str = "") -> Iterator[list[tuple[Any, ...]]]:
         """In here every statement has its timeout. It must be one statement, or reads: where the timeout lasts with the
-        session, each is a transaction of its own."""
-        if self._lasts:
-            yield
+        session, each is a transaction of its own. Where it does not, the rows of what is ``asked`` come by the same
+        round trip."""
+        if self.lasts:
+            yield []
             return
-        connection.execute(self._set.encode())
         try:
-            yield
+            cursor = connection.execute("; ".join([self._set, asked] if asked else [self._set]).encode())
+            while cursor.nextset():
+                pass
+            yield cursor.fetchall() if asked else []
         except BaseException:
             with suppress(psycopg.Error):
                 connection.execute("ROLLBACK")
@@ -134,11 +140,11 @@ class Connecting:
         connection.execute("COMMIT")
 
     def _named(self) -> dict[str, Any]:
-        prepares = {} if self._lasts else {"prepare_threshold": None}
+        prepares = {} if self.lasts else {"prepare_threshold": None}
         return {**self._target.parameters, **prepares, "autocommit": True}
 
     def _configure(self, connection: BoundedConnection) -> None:
         config = self._config
         connection.silence_seconds = config.connect_timeout_seconds + config.statement_timeout_seconds
-        if self._lasts:
+        if self.lasts:
             connection.execute(self._set.encode())

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from turnout.errors import StorageDriverMissingError, StorageError
+from turnout.errors import SchemaMismatchError, StorageDriverMissingError, StorageError
 from turnout.postgres_config import PostgresConfig
 from turnout.storage.forking import Listeners
 from turnout.storage.handle import never_collect
 from turnout.storage.postgres_target import Target
 from turnout.storage.schema.postgres_shape import validate
+from turnout.storage.schema.postgres_use import VERSION_SQL, is_in_use, share
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
@@ -49,8 +50,11 @@ class Pool:
         while True:
             pool, connection = self._taken(connecting)
             try:
-                with connecting.bounded(connection):
+                with self._using(connecting, connection):
                     return work(connection)
+            except SchemaMismatchError:
+                self._give_up(pool)
+                raise
             except driver.Error as error:
                 if isinstance(error, driver.errors.ReadOnlySqlTransaction):
                     # The session may take no writes longer than the server, or lead to what is the primary no more.
@@ -76,6 +80,20 @@ class Pool:
         """Release, and refuse every later use."""
         self._closed = True
         self.release()
+
+    @contextmanager
+    def _using(self, connecting: "Connecting", connection: "BoundedConnection") -> Iterator[None]:
+        """In here the ledger is of the version in use, which a pool's connection may have been made too early to know,
+        or too late; statements are bounded."""
+        name = str(self._target)
+        if connecting.lasts and not connection.shares:
+            share(connection)
+            validate(connection, name)
+            connection.shares = True
+        with connecting.bounded(connection, VERSION_SQL) as versions:
+            if not (connection.shares or is_in_use(versions)):
+                validate(connection, name)
+            yield
 
     def _taken(
         self, connecting: "Connecting"

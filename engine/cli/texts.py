@@ -200,8 +200,10 @@ STORAGE_MIGRATE: Final = _flowing(
     f"""
 Bring a database that an earlier turnout made to the version that this one needs.
 
-Stop every program that uses it first: where one has a file open, or writes to a PostgreSQL, nothing is done. Each
-step is a transaction, so that whatever stops it, the database is of one version or of the other, whole. One that is of
+Stop every program that uses it first: where one has a file open, is connected to a PostgreSQL as a router is, or uses
+its tables otherwise, nothing is done, and who it is is told. (Behind a pooler of transactions a router at rest is not
+seen; it finds the new version out at its next statement.) Each step is a transaction, so that whatever stops it, the
+database is of one version or of the other, whole. One that is of
 this version already is left as it is. --backup makes a copy first, where nothing may be, and compares it before
 anything is changed; of PostgreSQL pg_dump makes one.
 

@@ -89,7 +89,9 @@ def migrate_database(
 
     ``backup_path``, where nothing may be, gets a copy that is compared with the original before anything is changed; it
     is kept whatever happens then. Each step is a transaction. Raises ``StorageLockedError`` where someone has the
-    database, and ``SchemaMismatchError`` for what cannot be migrated, which is left untouched.
+    database: a file open, a store's connection to a PostgreSQL (behind a pooler of transactions for as long as a
+    transaction alone; its next one is refused), or a table of that for 5 s. Raises ``SchemaMismatchError`` for what
+    cannot be migrated, which is left untouched.
     """
     administration = _administration(backend, path_or_url, config)
     target = administration.target

@@ -19,7 +19,8 @@ from turnout.storage.postgres_target import target_of
 from turnout.storage.schema.facts import SchemaState, StorageBackend, Target
 from turnout.storage.schema.migration import Step, migrate, require_step
 from turnout.storage.schema.postgres_shape import look
-from turnout.storage.schema.verdict import VERSIONS, Verdict, next_action
+from turnout.storage.schema.postgres_use import took_alone, users
+from turnout.storage.schema.verdict import Verdict, next_action
 
 if TYPE_CHECKING:
     from turnout.storage.postgres_connection import BoundedConnection
@@ -78,11 +79,26 @@ class PostgresAdministration:
     def take(self, step: Step) -> None:
         """See ``migration.Alone``."""
         with self._alone_in_transaction() as connection:
-            connection.execute(f"LOCK TABLE {VERSIONS} IN ACCESS EXCLUSIVE MODE".encode())
+            self._take_alone(connection)
             # Between the look and the lock another may have been quicker.
             if look(connection).version < step.version:
                 connection.execute(step.script.encode())
                 require_step(step, look(connection))
+
+    def _take_alone(self, connection: "BoundedConnection") -> None:
+        errors = _driver().errors
+        try:
+            if took_alone(connection):
+                return
+        except errors.LockNotAvailable:
+            # Told below.
+            pass
+        # Who had it may be gone by now.
+        by = users(connection)
+        raise StorageLockedError(
+            f"the database {self.target.name} is in use{f' by {by}' if by else ''}; stop every program that uses it, "
+            "and try again"
+        )
 
     @contextmanager
     def _alone_in_transaction(self) -> Iterator["BoundedConnection"]:
