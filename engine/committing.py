@@ -30,15 +30,16 @@ class Committing:
     clock: Clock
 
     def walk(self, progress: Progress) -> Walk:
+        lost = self.ledger.lost
         try:
-            answer = yield from self._before_streams(self.execution.walk(progress), progress)
+            answer = yield from self._before_streams(self.execution.walk(progress), progress, lost)
         except Exception:
-            yield from self._committed(progress)
+            yield from self._committed(progress, lost)
             raise
-        yield from self._committed(progress)
+        yield from self._committed(progress, lost)
         return answer
 
-    def _before_streams(self, walk: Walk, progress: Progress) -> Walk:
+    def _before_streams(self, walk: Walk, progress: Progress, lost: int) -> Walk:
         """What ``walk`` does, with a commit of what failed before each stream that is handed out."""
         value = error = None
         try:
@@ -46,7 +47,7 @@ class Committing:
                 step = walk.send(value) if error is None else walk.throw(error)
                 value = error = None
                 if isinstance(step, HandOver):
-                    yield from self._committed(progress)
+                    yield from self._committed(progress, lost)
                 try:
                     value = yield step
                 except Exception as raised:
@@ -58,12 +59,13 @@ class Committing:
             walk.close()
             error = None
 
-    def _committed(self, progress: Progress) -> Generator[Step, Any, None]:
+    def _committed(self, progress: Progress, lost: int) -> Generator[Step, Any, None]:
+        """``lost`` rows were lost before: where more are by now, one may be of this walk."""
         if not progress.attempts:
             return
         latest = progress.invocation.deadline.at
         until = min(latest, self.clock.monotonic() + _COMMIT_SECONDS)
         safe = yield Hear(self.ledger.commit, Limit(until, self.clock, latest))
-        if not safe:
+        if not safe or self.ledger.lost != lost:
             self.ledger.count_uncommitted()
             logger.debug("an answer was handed out before its rows were committed")

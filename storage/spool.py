@@ -4,6 +4,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -39,7 +40,8 @@ class Spool:
     """Rows that a store could not take yet, in append-only files of this process, until somebody takes them in.
 
     Any number of processes and of these may share a ``folder``, which is made private at first use; nothing is touched
-    before. One is used by one thread at a time, but for ``is_empty``. A file is sealed at ``file_bytes``.
+    before. One is used by one thread at a time, but for ``is_empty``. A file is sealed at ``file_bytes``, and named by
+    what its name has before the dot.
     """
 
     def __init__(
@@ -123,27 +125,31 @@ class Spool:
             return True
 
     @property
-    def holds_mine(self) -> bool:
-        """Whether a file of this spool's own waits here. Never raises."""
-        try:
-            return any(Path(name).stem in self._mine for name in self._waiting())
-        except OSError:
-            return bool(self._mine)
+    def mine(self) -> frozenset[str]:
+        """The files of this spool's own that wait here. Never raises."""
+        with suppress(OSError):
+            self._mine &= self.files
+        return frozenset(self._mine)
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The files that wait here, of this process or another. Raises ``OSError``."""
+        return frozenset(Path(name).stem for name in self._waiting())
 
     def taken_in(
         self,
         write: Callable[[Sequence[Row]], object],
         *,
-        others: bool = True,
+        only: Container[str] | None = None,
         at_most: int | None = None,
         but: Container[str] = (),
     ) -> TakenIn:
-        """Hand the rows of every file (``at_most`` so many, and none of ``but``) to ``write``, oldest file first, up to
-        5,000 rows at a time, and delete the file. ``trying`` has the name of the last one.
+        """Hand the rows of every file (where it is given, of ``only`` these, ``at_most`` so many, and none of ``but``)
+        to ``write``, oldest file first, up to 5,000 rows at a time, and delete the file. ``trying`` names the last one.
 
-        Files that someone still appends to or takes in are left to them, with ``others=False`` all that this spool did
-        not make. What ``write`` raises goes on to the caller, and the file stays: some of its rows will come again,
-        and stores pass over those they have. Every row is such that all stores take it.
+        Files that someone still appends to or takes in are left to them. What ``write`` raises goes on to the caller,
+        and the file stays: some of its rows will come again, and stores pass over those they have. Every row is such
+        that all stores take it.
 
         Raises ``StorageError`` when the folder cannot be read.
         """
@@ -156,8 +162,9 @@ class Spool:
                 f"the spool {self.folder} cannot be read ({error.strerror or error})"
             ) from error
         for name in names:
-            if name not in but and (others or Path(name).stem in self._mine):
-                self.trying = name
+            file = Path(name).stem
+            if file not in but and (only is None or file in only):
+                self.trying = file
                 done = self._take(Path(self.folder, name), write)
                 total = TakenIn(
                     total.rows + done.rows,

@@ -127,8 +127,11 @@ class SQLiteMetricsStore:
         return score_aggregates(query.partitions, found)
 
     def make_durable(self) -> None:
-        """From the next opening on, a commit outlasts a crash of the machine, too: it takes a few milliseconds then."""
+        """From now on a commit outlasts a crash of the machine, too: it takes a few milliseconds then. Raises
+        ``StorageError`` where another write does not end."""
         self._synchronous = "FULL"
+        # Opened before, it would stay as it is.
+        self.release()
 
     def release(self) -> None:
         """Close the file now; the next use opens it again."""

@@ -96,8 +96,13 @@ class LearningFromHistory:
         now, asked_at = self._clock.monotonic(), self._asked_at
         self._asked_at = None
         if asked_at is not None:
-            # A large history takes its time: it must not keep the ledger from writing.
-            self._due = max(self._due, now + _PEACE * (now - asked_at))
+            self._due = max(self._due, now + self._peace_seconds(now - asked_at))
+
+    def _peace_seconds(self, took_seconds: float) -> float:
+        """A large history takes its time, in which the store takes no rows. But no answer may grow too old for it."""
+        peace: float = _PEACE * took_seconds
+        longest: float | None = getattr(self._policy, "max_staleness_seconds", None)
+        return peace if longest is None else min(peace, max((longest - took_seconds) / 2, 0.0))
 
     def _publish(self, ranking: Ranking | None) -> None:
         if ranking is not None:

@@ -6,12 +6,13 @@ from typing import Final
 
 from turnout.actors.ledger_messages import Commit, Flush, Questions, Release, Ring
 from turnout.actors.standby import Standby
+from turnout.actors.storekeeper import Storekeeper
 from turnout.actors.writer import RECENT, Writer
 from turnout.actors.writing import Writing
 from turnout.attempts import WIDTH, Attempts
 from turnout.calls import Attempt
 from turnout.decisions.aggregates import ScoreAggregateQuery
-from turnout.errors import RouterBusyError, RouterClosedError, StorageError
+from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError, StorageError
 from turnout.policies.contract import Answers
 from turnout.runtime.contract import ActorRef, Runtime
 from turnout.storage.contract import MetricsStore
@@ -53,12 +54,23 @@ class Ledger:
         closes_store: bool,
         spool: Spool | None = None,
     ) -> None:
+        if (
+            store is not None
+            and config.is_durable
+            and callable(durably := getattr(store, "make_durable", None))
+        ):
+            durably()
+        self._storekeeper = None if store is None else Storekeeper(store, spool and Spool(spool.folder))
+        # Started before its ledger, it ends after it.
+        keeper = None
+        if self._storekeeper is not None:
+            keeper = runtime.actor("store", self._storekeeper, outlives=True)
         self._writer = Writer(
-            store,
             metrics_scope,
             config,
             runtime.clock,
             Standby(spool, runtime.clock),
+            keeper,
             closes_store=closes_store,
         )
         self.metrics_scope = metrics_scope
@@ -66,16 +78,19 @@ class Ledger:
         self.is_kept = store is not None
         self._leaves_by_itself = bool(getattr(store, "ends_at_fork", False))
         self._incoming = self._writer.incoming
+        self._pending = self._writer.pending
         self._batch_values = config.batch_rows * WIDTH
         self._most_values = config.max_rows * WIDTH
         self._actor: ActorRef = runtime.actor("ledger", self._writer, capacity=_MESSAGES, outlives=True)
+        if self._storekeeper is not None:
+            self._storekeeper.ledger = self._actor
 
     def put(self, attempt: Attempt) -> None:
         """Record an attempt. Never waits; past ``max_rows`` the row is dropped and counted."""
         writer, incoming = self._writer, self._incoming
         waiting = len(incoming)
         # A look, not a token: at most one row more per thread than max_rows, and half the price on every call.
-        if waiting + writer.held >= self._most_values:
+        if waiting + self._pending.held >= self._most_values:
             writer.refuse()
             return
         # One step to other threads: no Python code runs between its values.
@@ -107,12 +122,19 @@ class Ledger:
         if not taken or self._writer.closed:
             done(False)
 
+    @property
+    def lost(self) -> int:
+        """Rows that will never be kept."""
+        writer = self._writer
+        return writer.overflow.count + writer.delivery.unwritten + writer.standby.left_out
+
     def count_uncommitted(self) -> None:
         """A call's answer was handed out before its rows were safe."""
         self._writer.uncommitted.add()
 
     def ask(self, questions: Sequence[ScoreAggregateQuery]) -> Answers:
         """What the store knows, of all that was put before."""
+        self._refuse_the_store()
         try:
             answers: Answers = self._actor.ask(Questions(tuple(questions)))
         except (TimeoutError, RouterBusyError, RouterClosedError) as error:
@@ -121,7 +143,7 @@ class Ledger:
 
     def put_to_store(self, questions: Sequence[ScoreAggregateQuery], to: ActorRef) -> bool:
         """Have ``to`` told of the answers; whether it will be."""
-        return self._actor.tell(Questions(tuple(questions), to))
+        return self.is_kept and self._actor.tell(Questions(tuple(questions), to))
 
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until what was told before is written; False where that failed or took longer."""
@@ -139,19 +161,27 @@ class Ledger:
     def stats(self) -> LedgerStats:
         if not self.is_kept:
             return LedgerStats()
-        writer = self._writer
+        writer, delivery = self._writer, self._writer.delivery
         return LedgerStats(
-            written=writer.written,
-            waiting=(len(self._incoming) + writer.held) // WIDTH,
-            dropped=writer.overflow.count + writer.unwritten + writer.standby.left_out,
+            written=delivery.written,
+            waiting=(len(self._incoming) + self._pending.held) // WIDTH,
+            dropped=self.lost,
             spooled=writer.standby.spooled,
             taken_in=writer.standby.taken_in,
             uncommitted=writer.uncommitted.value,
-            failing=writer.failing,
+            failing=delivery.failing,
         )
 
     def _asked(self, message: Flush | Release, timeout_seconds: float) -> bool:
+        self._refuse_the_store()
         try:
             return bool(self._actor.ask(message, timeout_seconds))
         except (TimeoutError, RouterBusyError, RouterClosedError):
             return False
+
+    def _refuse_the_store(self) -> None:
+        if self._storekeeper is not None and self._storekeeper.is_this_thread:
+            raise ReentrantCallError(
+                "the ledger was asked from within its own store, which it would wait for; a store must not use the "
+                "router whose rows it keeps"
+            )

@@ -1,6 +1,6 @@
 """Where rows wait on disk while the store cannot take them, its own and those that other processes left for it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from loguru import logger
@@ -8,7 +8,7 @@ from loguru import logger
 from turnout.clock import Clock
 from turnout.errors import StorageError, told
 from turnout.storage.rows import Row
-from turnout.storage.spool import Spool
+from turnout.storage.spool import Spool, TakenIn
 
 #: How often files are looked for, and after how long an open one is given to whoever can take it in.
 _LOOK_SECONDS: Final = 1.0
@@ -23,14 +23,13 @@ class Standby:
         self._look_at = clock.monotonic()
         self._append_at = 0.0
         self._refused = False
+        #: Whether it was said that files take no rows: once until some of theirs are in the store.
+        self._has_told = False
         self._seal_at: float | None = None
         #: Files that the store would not take, until all others were tried.
-        self._put_off: set[str] = set()
-        self.trying = ""
+        self.put_off: frozenset[str] = frozenset()
         #: Rows of this router that went to files, less those taken in since.
         self._waiting = 0
-        #: Whether the last look found a file, so that there may be more.
-        self.is_busy = False
         #: Rows of this router that ever went to files, rows of anybody's that came from there, and what no file takes.
         self.spooled = 0
         self.taken_in = 0
@@ -52,26 +51,32 @@ class Standby:
         return self._spool is not None and not self._refused
 
     @property
-    def is_clear(self) -> bool:
-        """Whether no row of this router waits here."""
-        return self._spool is None or not self._spool.holds_mine
-
-    @property
     def is_empty(self) -> bool:
         """Whether no row of anybody waits here."""
         return self._spool is None or self._spool.is_empty
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time to look, and there is something to see. Gives an open file to others in passing."""
-        if self._spool is None:
-            return False
+    def sees_files(self) -> bool:
+        """Whether there are files to take in; looked for when it is time to."""
         now = self._clock.monotonic()
-        if self._seal_at is not None and now >= self._seal_at:
-            self.seal()
-        if now < self._look_at:
+        if self._spool is None or now < self._look_at:
             return False
-        return not self._spool.is_empty
+        if self._spool.is_empty:
+            self._look_at = now + _LOOK_SECONDS
+            return False
+        return True
+
+    @property
+    def mine(self) -> frozenset[str]:
+        """The files with rows of this router."""
+        return frozenset() if self._spool is None else self._spool.mine
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The files with rows of anybody."""
+        try:
+            return frozenset() if self._spool is None else self._spool.files
+        except OSError:
+            return self.mine
 
     def append(self, rows: Sequence[Row], *, durable: bool) -> bool:
         """Whether ``rows`` are kept in a file now; ``durable`` ones also where the machine fails."""
@@ -82,16 +87,15 @@ class Standby:
             kept = self._spool.append(rows, durable=durable)
         except (StorageError, OSError) as error:
             self._append_at = now + _LOOK_SECONDS
-            if not self._refused:
-                self._refused = True
+            self._refused = True
+            if not self._has_told:
+                self._has_told = True
                 logger.warning(
                     "rows that wait for the ledger cannot be kept in files either ({}); they wait in memory",
                     told(error),
                 )
             return False
-        if self._refused:
-            self._refused = False
-            logger.info("rows that wait for the ledger can be kept in files again")
+        self._refused = False
         if self._seal_at is None:
             self._seal_at = now + _LOOK_SECONDS
         self._waiting += kept
@@ -100,36 +104,33 @@ class Standby:
         self.left_out += len(rows) - kept
         return True
 
-    def take_in(self, write: Callable[[Sequence[Row]], None], *, mine: bool = False) -> int | None:
-        """Have ``write`` take the rows of one file that nobody is writing (with ``mine``, of this router's own); how
-        many there were, or None where there was no file. Raises what it raises: that file, ``trying``, is put off
-        until others were tried."""
-        self.is_busy = False
-        self._look_at = self._clock.monotonic() + _LOOK_SECONDS
-        if self._spool is None:
-            return None
-        self._seal_at = None
-        try:
-            taken = self._spool.taken_in(write, others=not mine, at_most=1, but=self._put_off)
-        except BaseException:
-            self._put_off.add(self._spool.trying)
-            self.trying = self._spool.trying
-            raise
-        self.left_out += taken.damaged_lines
+    def took(self, taken: TakenIn) -> None:
+        """The store took a file in, or there was none."""
+        self._look_at = self._clock.monotonic()
         if not taken.files:
             self.try_all()
-            return None
-        self.is_busy = True
-        self._look_at = self._clock.monotonic()
+            self._look_at += _LOOK_SECONDS
+        self.left_out += taken.damaged_lines
         self.taken_in += taken.rows
         self._waiting = max(self._waiting - taken.rows, 0)
-        # Not for everyone to read: where several processes have one file, it happens every second.
-        logger.debug("{} rows that had waited in a file are in the ledger", taken.rows)
-        return taken.rows
+        if taken.rows:
+            self._has_told = False
+            # Not for everyone to read: where several processes have one file, it happens every second.
+            logger.debug("{} rows that had waited in a file are in the ledger", taken.rows)
+
+    def refused(self, file: str) -> None:
+        """The store would not take ``file``."""
+        self._look_at = self._clock.monotonic() + _LOOK_SECONDS
+        self.put_off |= {file}
 
     def try_all(self) -> None:
         """Let files be tried that were put off."""
-        self._put_off.clear()
+        self.put_off = frozenset()
+
+    def pass_on(self) -> None:
+        """Give a file that was open for a while to whoever can take it in."""
+        if self._seal_at is not None and self._clock.monotonic() >= self._seal_at:
+            self.seal()
 
     def seal(self) -> None:
         """Give the open file to whoever can take it in."""
@@ -141,13 +142,13 @@ class Standby:
         """Leave what waits to the next router that opens this ledger."""
         if self._spool is None:
             return
-        self._spool.close()
-        if not self.is_clear:
+        self.seal()
+        if self.mine:
             logger.warning(
                 "{} rows wait in {} ({}); the next router with this ledger takes them in",
                 self._waiting,
                 self._spool.folder,
-                failing,
+                failing or "its store did not take them in time",
             )
 
     def forget_parent(self) -> None:

@@ -39,9 +39,10 @@ class ScoreBasedPolicy:
     own ``metrics_scope``, or with ``HistoryScope.ALL`` of all scopes in the store.
 
     No call waits for a store: totals are kept in memory, start from nothing, learn from every attempt at once, and are
-    replaced by what the store says every ``refresh_seconds``. While it cannot say anything they go on alone; once its
-    last answer is older than ``max_staleness_seconds`` (None: never), the order is that of the tie-break until there is
-    another. Where the router keeps no ledger, what it sees itself is all.
+    replaced by what the store says every ``refresh_seconds`` (less often where it takes long to say it). While it
+    cannot say anything they go on alone; once its last answer is older than ``max_staleness_seconds`` (None: never),
+    the order is that of the tie-break until there is another. Where the router keeps no ledger, what it sees itself is
+    all.
 
     ``ask_store_each_time`` asks the store for each order instead, and learns nothing: calls wait for it, and where it
     cannot say anything, the order is that of the tie-break. ``now`` gives the time, with a time zone; by default it is

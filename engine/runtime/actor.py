@@ -9,6 +9,7 @@ from loguru import logger
 
 from turnout.clock import Clock
 from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError, TurnoutError
+from turnout.runtime.later import Later
 from turnout.runtime.mailbox import Mailbox
 from turnout.runtime.strand import Strand, begin
 from turnout.runtime.tokens import Tokens
@@ -23,7 +24,7 @@ class Behaviour(Protocol):
     """What an actor does. Only the actor's thread calls these, one at a time."""
 
     def receive(self, message: Any) -> Any:
-        """Act on one message; what is returned, or raised, is the reply."""
+        """Act on one message; what is returned, or raised, is the reply. A ``Later`` is one that is to come."""
 
     def rest(self) -> float | None:
         """Called after each drain: seconds until it wants to be called again, None for until the next message."""
@@ -159,8 +160,12 @@ class Actor:
             value, error = None, raised if isinstance(raised, Exception) else _as_error(self.name, raised)
             if envelope.reply is None or not isinstance(raised, TurnoutError):
                 logger.error("{} could not handle a message:\n{}", self.name, trace_of(raised))
-        if envelope.reply is not None:
-            envelope.reply.put((value, error))
+        if (reply := envelope.reply) is None:
+            return
+        if isinstance(value, Later):
+            value.go_to(lambda value, error: reply.put((value, error)))
+        else:
+            reply.put((value, error))
 
     def _next_rest(self) -> float | None:
         try:

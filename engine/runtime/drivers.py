@@ -9,6 +9,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, assert_never
 
+from turnout.errors import RouterBusyError
 from turnout.runtime.awaiting import NOT_AWAITED, loop_ended, not_to_be_awaited
 from turnout.runtime.contract import Alarmed, Runtime
 from turnout.runtime.lane import Claim, Token, enrol
@@ -215,7 +216,12 @@ class PooledWalk:
                 alarm.cancel()
                 self._resume(partial(self, value))
 
-        alarm = self.runtime.alarms.at(step.limit.until, partial(heard, None))
+        try:
+            alarm = self.runtime.alarms.at(step.limit.until, partial(heard, None))
+        except RouterBusyError:
+            # No thread for the timer: it goes on unheard, rather than not at all.
+            self._resume(partial(self, None))
+            return
         step.begin(heard)
 
     def _park_for_time(self, step: Sleep) -> None:

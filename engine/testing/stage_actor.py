@@ -1,19 +1,16 @@
 """An actor without a thread: it handles one message an event."""
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from loguru import logger
 
 from turnout.errors import ReentrantCallError, RouterBusyError, RouterClosedError, TurnoutError
 from turnout.runtime.actor import ASK_SECONDS, Behaviour
+from turnout.runtime.later import Later, Reply
 from turnout.runtime.timer import Alarm
 from turnout.testing.stage_order import Order
 from turnout.traces import trace_of
-
-#: Is told the reply: a value, or an error.
-Reply = Callable[[Any, Exception | None], None]
 
 
 class StageActor:
@@ -39,7 +36,7 @@ class StageActor:
 
     def ask(self, message: Any, timeout_seconds: float = ASK_SECONDS) -> Any:
         """For code that is no walk: everything else goes on until the reply is there."""
-        replies: list[tuple[Any, Exception | None]] = []
+        replies: list[tuple[Any, BaseException | None]] = []
         self.post(message, lambda value, error: replies.append((value, error)))
         self._order.until(lambda: bool(replies))
         value, error = replies[0]
@@ -88,7 +85,9 @@ class StageActor:
             self._busy = self._expected = False
         self._rest()
         self._expect()
-        if reply is not None:
+        if isinstance(value, Later) and reply is not None:
+            value.go_to(reply)
+        elif reply is not None:
             reply(value, error)
 
     def _received(self, message: Any, asked: bool) -> tuple[Any, Exception | None]:

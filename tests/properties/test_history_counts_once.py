@@ -1,9 +1,10 @@
-"""A policy that learns from attempts and from the store counts each attempt once, however the two actors take turns."""
+"""A policy that learns from attempts and from the store counts each attempt once, however the actors take turns."""
 
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from turnout.config import LedgerConfig
 from turnout.errors import StorageError
 from turnout.runtime.actor import Behaviour
 from turnout.storage.attempts import AttemptRows
+from turnout.storage.spool import Spool
 from turnout.testing import ManualClock
 
 SEEDS = 120
@@ -70,8 +72,8 @@ class Post:
         self._behaviour.rest()
 
 
-class Two:
-    """As much of a runtime as the two actors need."""
+class Three:
+    """As much of a runtime as the three actors need."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -81,6 +83,9 @@ class Two:
         self.posts.append(Post(name, behaviour))
         return self.posts[-1]
 
+    def act(self, name: str) -> None:
+        next(post for post in self.posts if post.name == name).act()
+
     def settle(self) -> None:
         for _ in range(20):
             for post in self.posts:
@@ -88,14 +93,15 @@ class Two:
 
 
 class Play:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, folder: Path | None) -> None:
         self.rng = random.Random(seed)
-        self.two = Two()
+        self.three = Three()
         self.store = Store()
         self.policy = Scores(refresh_seconds=5.0, half_life_hours=self.rng.choice([None, 10.0]))
-        runtime: Any = self.two
-        self.ledger = Ledger(self.store, SCOPE, LedgerConfig(), runtime, closes_store=False)
-        self.policy.bind_clock(self.two.clock)
+        runtime: Any = self.three
+        spool = None if folder is None else Spool(folder)
+        self.ledger = Ledger(self.store, SCOPE, LedgerConfig(), runtime, closes_store=False, spool=spool)
+        self.policy.bind_clock(self.three.clock)
         self.ordering = Ordering(self.policy, IDENTITIES, runtime, self.ledger)
         self.number = 0
 
@@ -106,27 +112,29 @@ class Play:
         elapsed = self.rng.random()
         return Attempt(
             self.number, 7, 1, Reason.PRIMARY, self.rng.choice(IDENTITIES), CallType.REGULAR,
-            self.two.clock.wall() - elapsed, elapsed, 0.0, outcome, 0, fault,
+            self.three.clock.wall() - elapsed, elapsed, 0.0, outcome, 0, fault,
         )  # fmt: skip
 
     def happen(self) -> None:
-        match self.rng.randrange(8):
+        match self.rng.randrange(9):
             case 0 | 1 | 2:
                 self.ledger.put(self.attempt())
             case 3 | 4:
-                self.two.posts[0].act()
+                self.three.act("ledger")
             case 5:
-                self.two.posts[1].act()
+                self.three.act("ordering")
             case 6:
-                self.two.clock.advance(self.rng.choice([0.05, 1.0, 6.0]))
+                self.three.act("store")
+            case 7:
+                self.three.clock.advance(self.rng.choice([0.05, 1.0, 6.0]))
                 self.store.down = self.rng.random() < 0.3
-            case 7 if not self.store.down:
+            case 8 if not self.store.down:
                 # Another process, of the same scope.
                 self.store.record_attempts(AttemptRows([self.attempt()], SCOPE))
 
     def agree(self) -> None:
         """Between refreshes the policy knows all of its own, and what others had written by then."""
-        now = self.two.clock.wall()
+        now = self.three.clock.wall()
         (query,) = self._questions(now)
         learnt = self.policy._learnt
         assert learnt is not None
@@ -156,23 +164,31 @@ class Play:
         ]
 
 
-@pytest.mark.parametrize("seeds", [range(at, at + 40) for at in range(0, SEEDS, 40)], ids=str)
-def test_each_attempt_counts_once(seeds: range) -> None:
+@pytest.mark.parametrize(
+    ("seeds", "with_files"),
+    [
+        *((range(at, at + 40), False) for at in range(0, SEEDS, 40)),
+        (range(SEEDS, SEEDS + 40), True),
+        pytest.param(range(SEEDS, SEEDS + 200), True, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_each_attempt_counts_once(seeds: range, with_files: bool, tmp_path: Path) -> None:
     for seed in seeds:
-        play = Play(seed)
+        play = Play(seed, tmp_path / str(seed) if with_files else None)
         for _ in range(play.rng.randrange(200)):
             play.happen()
         play.store.down = False
         # The ledger tries again, then the policy asks again, however long the last answer took.
         for _ in range(3):
-            play.two.settle()
-            play.two.clock.advance(10_000.0)
-        play.two.settle()
+            play.three.settle()
+            play.three.clock.advance(10_000.0)
+        play.three.settle()
         play.agree()
         for _ in range(5):
             play.ledger.put(play.attempt())
-        play.two.posts[0].act()
-        play.two.settle()
+        play.three.act("ledger")
+        play.three.settle()
         try:
             play.agree()
         except AssertionError as error:

@@ -173,7 +173,8 @@ def test_a_forked_child_whose_ledger_is_locked_answers_and_leaves_its_rows_to_th
     assert why.startswith("child False ")
     assert "process" in why or "lock" in why
     assert "written=5" in parent
-    assert "taken_in=2" in parent
+    # Of the child two, and of its own what came while the file was opened.
+    assert int(parent.partition("taken_in=")[2].partition(",")[0]) >= 2
     assert "failing=None" in parent
 
 

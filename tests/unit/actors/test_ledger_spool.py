@@ -166,20 +166,22 @@ def test_new_rows_and_commits_do_not_wait_for_all_files_to_be_taken_in(rig: Rig,
             super().record_attempts(rows)
             seen.extend(row.attempt_id for row in rows)
 
-    store, heard = Slow(one_at_a_time), threading.Event()
+    store, heard = Slow(one_at_a_time), SimpleQueue[bool]()
     ledger = ledger_of(rig, store, Spool(tmp_path / "spool"), durability="committed")
     assert taken.acquire(timeout=WAIT)
     # While the first file is taken in.
     ledger.put(attempt(1_000))
-    ledger.commit(lambda safe: heard.set())
+    ledger.commit(heard.put)
+    assert heard.get(timeout=WAIT)
+    assert not seen
+    ledger.put(attempt(1_001))
     for _ in range(3):
         go.release()
-    assert heard.wait(WAIT)
-    assert id_text(1_000) in seen
+    rig.until(lambda: id_text(1_001) in seen)
     assert len(seen) <= 3
     for _ in range(40):
         go.release()
-    rig.until(lambda: len(store.kept()) == 21)
+    rig.until(lambda: len(store.kept()) == 22)
 
 
 def test_a_file_that_the_store_refuses_holds_up_neither_rows_nor_other_files(

@@ -267,3 +267,15 @@ def test_rows_that_come_once_the_driver_runs_no_python_any_more_are_kept_the_sam
         late.record_attempts(rows)
         late.record_attempts(rows)
         assert late.query_recent(since=NOON) == kept == rows
+
+
+def test_a_sqlite_store_that_is_open_becomes_durable_too(tmp_path: Path) -> None:
+    store = SQLiteMetricsStore(tmp_path / "metrics.sqlite")
+    try:
+        store.query_recent(since=datetime.now(UTC))
+        store.make_durable()
+        store.query_recent(since=datetime.now(UTC))
+        with store._handle.writing() as connection:
+            assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    finally:
+        store.close()

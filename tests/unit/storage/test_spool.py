@@ -140,8 +140,8 @@ def test_a_spool_can_be_asked_for_its_own_files_alone(folder: Path, spool: Spool
     other.append(rows_of(1, 1))
     other.seal()
     spool.append(rows_of(2, 2))
-    assert taken(spool, others=False) == rows_of(2, 2)
-    assert taken(spool, others=False) == []
+    assert taken(spool, only=spool.mine) == rows_of(2, 2)
+    assert taken(spool, only=spool.mine) == []
     assert taken(spool) == rows_of(1, 1)
 
 

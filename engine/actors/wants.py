@@ -1,0 +1,42 @@
+"""What somebody waits for until the store has all rows of before."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from turnout.actors.errands import LetGo, Query
+
+#: So many files that the store refuses in a row are taken for a store that refuses all.
+_REFUSALS: Final = 3
+
+Reply = Callable[[Any, BaseException | None], object]
+
+
+@dataclass(slots=True, eq=False)
+class Want:
+    """All rows of before it in the store, with ``everything`` those of all files too, and ``then`` an errand.
+
+    ``reply`` is told whether the store has them, or what a query gave.
+    """
+
+    reply: Reply
+    everything: bool = False
+    then: Query | LetGo | None = None
+    #: Whether its turn has come: what comes from now on is after it.
+    is_begun: bool = False
+    #: The files with rows of before, once none is in memory any more, and those that are to be taken in.
+    files: frozenset[str] | None = None
+    to_take: frozenset[str] = frozenset()
+    #: The store does not take what it is given.
+    has_failed: bool = False
+    was_sent: bool = False
+    refusals: int = 0
+
+    def refused(self) -> None:
+        self.refusals += 1
+        if self.refusals >= _REFUSALS:
+            self.has_failed = True
+
+    def took(self, file: str, files: int) -> None:
+        """What there was to take in is less; nothing, where others have it."""
+        self.to_take = self.to_take - {file} if files else frozenset()
