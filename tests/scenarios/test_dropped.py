@@ -64,7 +64,7 @@ def test_a_router_that_is_dropped_ends_its_threads_and_writes_what_they_were_tol
     assert router.invoke(rig.chat()) == "answer"
     threads = own_threads()
     parts = {thread.name.split("-")[2] for thread in threads}
-    assert parts == {"health", "ordering", "ledger", "timer", "loop", "worker", "streams"}
+    assert parts == {"health", "ordering", "ledger", "store", "timer", "loop", "worker", "streams"}
     gone = ref(router._engine)
 
     del router, stream
