@@ -99,7 +99,7 @@ class Play:
         self.store = Store()
         self.policy = Scores(refresh_seconds=5.0, half_life_hours=self.rng.choice([None, 10.0]))
         runtime: Any = self.three
-        spool = None if folder is None else Spool(folder)
+        self.spool = spool = None if folder is None else Spool(folder)
         self.ledger = Ledger(self.store, SCOPE, LedgerConfig(), runtime, closes_store=False, spool=spool)
         self.policy.bind_clock(self.three.clock)
         self.ordering = Ordering(self.policy, IDENTITIES, runtime, self.ledger)
@@ -131,6 +131,10 @@ class Play:
             case 8 if not self.store.down:
                 # Another process, of the same scope.
                 self.store.record_attempts(AttemptRows([self.attempt()], SCOPE))
+
+    def end(self) -> None:
+        if self.spool is not None:
+            self.spool.close()
 
     def agree(self) -> None:
         """Between refreshes the policy knows all of its own, and what others had written by then."""
@@ -194,10 +198,11 @@ def test_each_attempt_counts_once(seeds: range, with_files: bool, tmp_path: Path
         except AssertionError as error:
             error.add_note(f"seed {seed}")
             raise
+        play.end()
 
 
 class Asked:
-    """What goes on while the ledger's actor waits for the store's answer: callers, the policy, and other processes."""
+    """What goes on while the store is asked: callers, the ledger, the policy, and other processes."""
 
     def __init__(self, play: Play) -> None:
         self._play = play
@@ -211,26 +216,32 @@ class Asked:
         self.times += 1
         for _ in range(rng.randrange(4)):
             play.ledger.put(play.attempt())
-        play.two.clock.advance(rng.choice([0.0, 0.2, 3.0]))
-        play.two.posts[1].act()
+        play.three.clock.advance(rng.choice([0.0, 0.2, 3.0]))
+        play.three.act(rng.choice(["ledger", "ordering"]))
 
 
 @pytest.mark.parametrize("seeds", [range(40)], ids=str)
-def test_each_refresh_gives_the_stores_totals_though_attempts_come_while_it_is_asked(seeds: range) -> None:
+def test_each_refresh_gives_the_stores_totals_though_attempts_come_while_it_is_asked(
+    seeds: range, tmp_path: Path
+) -> None:
     for seed in seeds:
-        play = Play(seed)
+        play = Play(seed, tmp_path / str(seed) if seed % 2 else None)
         asked = Asked(play)
         for refresh in range(6):
             for _ in range(play.rng.randrange(5)):
                 play.ledger.put(play.attempt())
             # Past the peace that a slow answer earns the store.
-            play.two.clock.advance(1_000.0)
+            play.three.clock.advance(1_000.0)
             play.store.meanwhile = asked
-            play.two.settle()
+            play.three.settle()
             assert asked.times == 2 * len(CallType) * (refresh + 1)
             play.store.meanwhile = lambda: None
+            # What went to files meanwhile has its turn.
+            play.three.clock.advance(2.0)
+            play.three.settle()
             try:
                 play.agree()
             except AssertionError as error:
                 error.add_note(f"seed {seed}, refresh {refresh}")
                 raise
+        play.end()

@@ -1,6 +1,7 @@
 """What a kill -9 may cost where nobody waits for commits: the rows of one flush interval, and no others."""
 
 import random
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -33,33 +34,61 @@ class Store(MemoryMetricsStore):
         self.kept |= {row.attempt_id for row in rows}
 
 
+class Post:
+    """An actor that gets each message at once, and is called whenever it wanted to be."""
+
+    def __init__(self, behaviour: Behaviour, punctual: "Punctual") -> None:
+        self.behaviour = behaviour
+        self.due: float | None = None
+        self._punctual = punctual
+
+    def tell(self, message: Any) -> bool:
+        self._punctual.bring(self, message)
+        return True
+
+    def rest(self) -> None:
+        seconds = self.behaviour.rest()
+        self.due = None if seconds is None else self._punctual.clock.monotonic() + seconds
+
+
 class Punctual:
-    """A runtime of one actor, which gets each message at once and is called whenever it wanted to be."""
+    """A runtime in which nothing takes time."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self._due: float | None = None
+        self._posts: list[Post] = []
+        self._letters: deque[tuple[Post, Any]] = deque()
+        self._brings = False
 
-    def actor(self, name: str, behaviour: Behaviour, **settings: Any) -> "Punctual":
-        self._behaviour = behaviour
-        self._rest()
-        return self
+    def actor(self, name: str, behaviour: Behaviour, **settings: Any) -> Post:
+        post = Post(behaviour, self)
+        self._posts.append(post)
+        post.rest()
+        return post
 
-    def tell(self, message: Any) -> bool:
-        self._behaviour.receive(message)
-        self._rest()
-        return True
+    def bring(self, to: Post, message: Any) -> None:
+        """What is told while somebody acts comes after that."""
+        self._letters.append((to, message))
+        if self._brings:
+            return
+        self._brings = True
+        while self._letters:
+            post, letter = self._letters.popleft()
+            post.behaviour.receive(letter)
+            post.rest()
+        self._brings = False
 
     def elapse(self, seconds: float) -> None:
         end = self.clock.monotonic() + seconds
-        while self._due is not None and self._due <= end:
-            self.clock.advance(max(self._due - self.clock.monotonic(), 0.0))
-            self._rest()
+        while due := [post for post in self._posts if post.due is not None and post.due <= end]:
+            first = min(due, key=lambda post: post.due or 0.0)
+            self.clock.advance(max((first.due or 0.0) - self.clock.monotonic(), 0.0))
+            self._brings = True
+            first.rest()
+            self._brings = False
+            if self._letters:
+                self.bring(*self._letters.popleft())
         self.clock.advance(max(end - self.clock.monotonic(), 0.0))
-
-    def _rest(self) -> None:
-        seconds = self._behaviour.rest()
-        self._due = None if seconds is None else self.clock.monotonic() + seconds
 
 
 class Play:
