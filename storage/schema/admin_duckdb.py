@@ -9,7 +9,7 @@ from turnout.storage.files import touch_private
 from turnout.storage.schema.duckdb_file import NO_DATABASE, driver, is_no_database, make, target_of, told
 from turnout.storage.schema.duckdb_shape import look, shape_of
 from turnout.storage.schema.facts import SchemaState
-from turnout.storage.schema.migration import Step, migrate, require_step
+from turnout.storage.schema.migration import Backup, Step, migrate, require_step
 from turnout.storage.schema.place import create_file, found_at
 from turnout.storage.schema.verdict import Verdict
 
@@ -51,7 +51,8 @@ class DuckDBAdministration:
             raise told(self.target.name, error) from error
 
     def migrate(self, backup_path: str | None) -> tuple[int, str | None]:
-        return migrate(self.target, self.inspect(), self._alone, backup_path)
+        backup = None if backup_path is None else Backup(backup_path, AloneDuckDB.copy_to)
+        return migrate(self.target, self.inspect(), self._alone, backup)
 
     @contextmanager
     def _alone(self) -> Iterator["AloneDuckDB"]:
@@ -75,6 +76,7 @@ class AloneDuckDB:
         return look(self._connection)
 
     def copy_to(self, path: str) -> None:
+        """See ``migration.Backup``."""
         # The driver's own copy. To copy the bytes, the file would be opened beside the driver, whose lock would be lost
         # when that is closed.
         connection = self._connection

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from turnout.errors import (
     ConfigError,
@@ -61,7 +61,7 @@ class PostgresAdministration:
             raise ConfigError(
                 "of PostgreSQL no backup is made here: run pg_dump, which makes one, and then this without a backup"
             )
-        return migrate(self.target, self.inspect(), self._alone, None)
+        return migrate(self.target, self.inspect(), self._alone)
 
     @contextmanager
     def _alone(self) -> Iterator["PostgresAdministration"]:
@@ -71,10 +71,6 @@ class PostgresAdministration:
     def look(self) -> Verdict:
         """See ``migration.Alone``."""
         return self.inspect()
-
-    def copy_to(self, path: str) -> NoReturn:
-        """See ``migration.Alone``; nobody asks for it."""
-        raise NotImplementedError
 
     def take(self, step: Step) -> None:
         """See ``migration.Alone``."""

@@ -2,17 +2,17 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Final
 
 from turnout.errors import StorageError, StorageLockedError
 from turnout.storage.schema.facts import SchemaState
-from turnout.storage.schema.migration import Step, migrate, require_step
+from turnout.storage.schema.migration import Backup, Step, migrate, require_step
 from turnout.storage.schema.place import create_file, found_at
 from turnout.storage.schema.sqlite_file import AMID_A_WRITE, NO_DATABASE, connect, is_busy, make, target_of
 from turnout.storage.schema.sqlite_reading import Reader
 from turnout.storage.schema.sqlite_shape import look
-from turnout.storage.schema.verdict import TABLES, Verdict
+from turnout.storage.schema.verdict import Verdict
 
 #: Who has the database open holds it as long as it is open, so there is nothing to be waited for.
 _BUSY_SECONDS: Final = 1.0
@@ -47,7 +47,8 @@ class SQLiteAdministration:
             raise _told(self.target.name, error) from error
 
     def migrate(self, backup_path: str | None) -> tuple[int, str | None]:
-        return migrate(self.target, self.inspect(), self._alone, backup_path)
+        backup = None if backup_path is None else Backup(backup_path, AloneSQLite.copy_to)
+        return migrate(self.target, self.inspect(), self._alone, backup)
 
     @contextmanager
     def _alone(self) -> Iterator["AloneSQLite"]:
@@ -74,12 +75,13 @@ class AloneSQLite:
         return look(self._connection)
 
     def copy_to(self, path: str) -> None:
+        """See ``migration.Backup``."""
         connection = self._connection
         with closing(connect(path, "mode=rwc")) as copy:
             connection.backup(copy)
         connection.execute("ATTACH ? AS copy", (path,))
         try:
-            same = all(_alike(connection, name) for name in ("sqlite_master", *TABLES))
+            same = all(_alike(connection, name) for name in ("sqlite_master", *_tables(connection)))
         finally:
             connection.execute("DETACH copy")
         if not same:
@@ -99,18 +101,44 @@ class AloneSQLite:
             raise
 
 
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    """All that hold rows: what a virtual table shows is in others, and may need a module that is not here."""
+    sql = "SELECT name FROM main.sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL %' ORDER BY name"
+    return [name for (name,) in connection.execute(sql)]
+
+
 def _alike(connection: sqlite3.Connection, table: str) -> bool:
-    """Whether the copy has the same rows. A table that is not there has none."""
-    columns = [column for _, column, *_ in connection.execute(f"PRAGMA table_info({table})")]
-    if not columns:
-        return True
-    here, there = (f"({', '.join(f'{side}.{column}' for column in columns)})" for side in ("here", "there"))
-    both = f"main.{table} AS here JOIN copy.{table} AS there ON here.rowid = there.rowid"
+    """Whether the copy has the same rows."""
+    name = _quoted(table)
+    known = connection.execute(f"PRAGMA main.table_info({name})").fetchall()
+    columns = [column for _, column, *_ in known]
+    keys = _row_id(connection, name, columns) or [column for _, column, *_, rank in known if rank]
+    same_row = " AND ".join(f"here.{_quoted(key)} = there.{_quoted(key)}" for key in keys)
+    # A column's own collation may take for the same what is not.
+    same_values = " AND ".join(
+        f"here.{column} COLLATE BINARY IS there.{column}" for column in map(_quoted, columns)
+    )
+    both = f"main.{name} AS here JOIN copy.{name} AS there ON {same_row}"
     counts = [
         connection.execute(f"SELECT count(*) FROM {counted}").fetchone()
-        for counted in (f"main.{table}", f"copy.{table}", f"{both} WHERE {here} IS {there}")
+        for counted in (f"main.{name}", f"copy.{name}", f"{both} WHERE {same_values}")
     ]
     return len({*counts}) == 1
+
+
+def _row_id(connection: sqlite3.Connection, table: str, columns: list[str]) -> list[str]:
+    """By which name, of three that columns may have taken, each row is found; none in a table WITHOUT ROWID."""
+    free = {"rowid", "oid", "_rowid_"} - {column.lower() for column in columns}
+    for name in sorted(free):
+        # In double quotes, what is no column would be a text.
+        with suppress(sqlite3.OperationalError):
+            connection.execute(f"SELECT {name} FROM main.{table} LIMIT 0")
+            return [name]
+    return []
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _told(path: str, error: sqlite3.Error) -> StorageError:

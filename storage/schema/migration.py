@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from turnout.errors import StorageError
 from turnout.storage import schema
@@ -25,11 +26,26 @@ class Alone(Protocol):
     def look(self) -> Verdict:
         """What it is."""
 
-    def copy_to(self, path: str) -> None:
-        """Make a whole copy at ``path``, where nothing is. Raises ``StorageError`` where it came out different."""
-
     def take(self, step: Step) -> None:
         """Do all of ``step`` or nothing of it."""
+
+
+A = TypeVar("A", bound=Alone)
+
+
+class Backup(NamedTuple, Generic[A]):
+    """A copy to be made at ``path``, where nothing may be. ``copy`` makes a whole one, or raises ``StorageError`` where
+    it came out different."""
+
+    path: str
+    copy: Callable[[A, str], None]
+
+    def refuse_occupied(self) -> None:
+        refuse_occupied(self.path, "a backup", _ANOTHER_PATH)
+
+    def make(self, database: A) -> None:
+        if not create_private(self.path, partial(self.copy, database)):
+            raise occupied(self.path, "a backup", _ANOTHER_PATH)
 
 
 def route(backend: StorageBackend, version: int) -> list[Step]:
@@ -40,8 +56,8 @@ def route(backend: StorageBackend, version: int) -> list[Step]:
 def migrate(
     target: Target,
     seen: Verdict,
-    alone: Callable[[], AbstractContextManager[Alone]],
-    backup_path: str | None,
+    alone: Callable[[], AbstractContextManager[A]],
+    backup: Backup[A] | None = None,
 ) -> tuple[int, str | None]:
     """The version that the database had, and the path of the backup if one was made. ``seen`` is what it was found to
     be by who changed nothing; it is opened by ``alone`` only where there is something to do.
@@ -50,25 +66,26 @@ def migrate(
     """
     if not _to_do(target, seen):
         return seen.version, None
-    if backup_path is not None:
-        refuse_occupied(backup_path, "a backup", _ANOTHER_PATH)
+    if backup is not None:
+        backup.refuse_occupied()
     with alone() as database:
         # Another may have been quicker.
         seen = database.look()
         if not _to_do(target, seen):
             return seen.version, None
         steps = route(target.backend, seen.version)
-        if backup_path is not None and not create_private(backup_path, database.copy_to):
-            raise occupied(backup_path, "a backup", _ANOTHER_PATH)
+        if backup is not None:
+            backup.make(database)
+        kept = None if backup is None else backup.path
         for step in steps:
             try:
                 database.take(step)
             except StorageError as error:
-                raise _undone(target, step, error, backup_path) from error
-    return seen.version, backup_path
+                raise _undone(target, step, error, kept) from error
+    return seen.version, kept
 
 
-_ANOTHER_PATH = "Give another path for it"
+_ANOTHER_PATH: Final = "Give another path for it"
 
 
 def _to_do(target: Target, seen: Verdict) -> bool:

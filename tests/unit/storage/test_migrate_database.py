@@ -207,6 +207,9 @@ def sqlite_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 LOSSES = {
     "a row less": "DELETE FROM copy.provider_attempts WHERE queue_ms = 0.0",
     "a value differs": "UPDATE copy.provider_attempts SET model = 'n' WHERE model IS NULL",
+    "a row of the owner's own less": "DELETE FROM copy.notes WHERE x = 2",
+    "a row of the owner's own more": "INSERT INTO copy.notes VALUES (3)",
+    "a value of the owner's own differs": "UPDATE copy.notes SET x = 3 WHERE x = 2",
     "a version differs": "UPDATE copy.turnout_schema_versions SET version = 5",
 }
 
@@ -216,7 +219,7 @@ LOSSES = {
 def test_a_backup_that_is_not_alike_stops_all(
     file_ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
-    file_ledger.make(1, ROWS)
+    file_ledger.make(1, ROWS, "CREATE TABLE notes (x INTEGER); INSERT INTO notes VALUES (1), (2)")
     before = file_ledger.content()
     _lose_amid_the_copy(monkeypatch, file_ledger.backend, loss)
     with pytest.raises(StorageError, match=r"backup of .* is not like it; nothing was changed"):
@@ -343,3 +346,16 @@ def test_the_log_that_a_migration_makes_is_private(
         os.umask(before)
     assert len(seen) == 2
     assert {*seen.values()} == {"-rw-------"}
+
+
+def test_a_backup_of_whatever_tables_the_owner_has_is_compared(tmp_path: Path) -> None:
+    ledger = Ledger(StorageBackend.SQLITE, str(tmp_path / "ledger"))
+    ledger.make(
+        1,
+        ROWS,
+        "CREATE TABLE keyed (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID; INSERT INTO keyed VALUES (1, 2), (2, 3);"
+        'CREATE TABLE "a ""name" (rowid, "of column"); INSERT INTO "a ""name" VALUES (1, x\'ff\'), (1, 2.5);'
+        "CREATE TABLE counted (id INTEGER PRIMARY KEY AUTOINCREMENT, t TEXT);"
+        "INSERT INTO counted (t) VALUES (CAST(x'ff' AS TEXT)); ANALYZE",
+    )
+    assert migrate(ledger, tmp_path / "backup").backup_path == str(tmp_path / "backup")
