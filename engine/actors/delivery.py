@@ -58,8 +58,8 @@ class Delivery:
         return self._trials.failing
 
     @property
-    def is_asking(self) -> bool:
-        """Whether rows that come now are not in the answer that is waited for."""
+    def _is_asking(self) -> bool:
+        """Whether rows that come now are not to be in the answer that is waited for."""
         return bool(self._wants) and self._wants[0].is_begun and isinstance(self._wants[0].then, Query)
 
     @property
@@ -96,7 +96,7 @@ class Delivery:
             self.give_up()
         elif self._is_late(urgent):
             self._to_files()
-        if not self.is_asking:
+        if not self._is_asking:
             self._standby.pass_on()
 
     def end(self) -> None:
@@ -162,6 +162,8 @@ class Delivery:
         self._trials.hurry()
         self._standby.try_all()
         self._pending.wanted = self._pending.held
+        if want.begins is not None:
+            want.begins()
 
     def _errand_of(self, want: Want) -> Errand | None:
         self._part()
@@ -184,7 +186,7 @@ class Delivery:
             want.to_take = self._standby.files if want.everything else want.files
 
     def _has_all(self, want: Want) -> bool:
-        return self.keeps and want.files is not None and not want.files & self._standby.mine
+        return self.keeps and not (want.files is None or want.is_short or want.files & self._standby.mine)
 
     def _finish(self, want: Want) -> None:
         if self._pending.wanted:
@@ -257,7 +259,7 @@ class Delivery:
         taken = errand.value
         self._standby.took(taken)
         if want is not None:
-            want.took(errand.file, taken.files)
+            want.took(errand.file, taken)
         if taken.files:
             self._trials.replayed()
             self.written += taken.rows

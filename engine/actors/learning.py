@@ -6,7 +6,7 @@ from typing import Final, Protocol, assert_never
 from loguru import logger
 
 from turnout.actors.ledger import Ledger
-from turnout.actors.ledger_messages import Answered, Observed, Unanswered
+from turnout.actors.ledger_messages import Answered, Asking, Observed, Unanswered
 from turnout.calls import Attempt
 from turnout.clock import Clock
 from turnout.policies.contract import Policy, Ranking, ReadsHistory
@@ -42,8 +42,8 @@ class Begin:
 
 
 class LearningFromHistory:
-    """A policy that also reads rows. Attempts come by way of the ledger, in one order with the store's answers, so that
-    each is counted once; ``ranking`` may be read by anyone."""
+    """A policy that also reads rows. Attempts come by way of the ledger, which says which of them an answer of the
+    store has, so that each is counted once; ``ranking`` may be read by anyone."""
 
     def __init__(self, policy: WithHistory, ranking: Ranking, ledger: Ledger, clock: Clock) -> None:
         self._policy = policy
@@ -53,17 +53,23 @@ class LearningFromHistory:
         self._due = clock.monotonic()
         #: When the question that is out was put.
         self._asked_at: float | None = None
+        #: What was observed since the store was asked.
+        self._since: list[Attempt] | None = None
         self.ranking = ranking
 
-    def receive(self, message: Begin | Observed | Answered | Unanswered) -> None:
+    def receive(self, message: Begin | Observed | Asking | Answered | Unanswered) -> None:
         match message:
             case Begin(here):
                 self._here = here
             case Observed(attempts):
                 self._publish(self._policy.observe(attempts))
+                if self._since is not None:
+                    self._since += attempts
+            case Asking():
+                self._since = []
             case Answered(answers):
-                self._heard()
-                self._publish(self._policy.answered(answers))
+                since = self._heard()
+                self._publish(self._policy.answered(answers, since))
             case Unanswered(why):
                 self._heard()
                 self._publish(self._policy.unanswered(why))
@@ -92,11 +98,12 @@ class LearningFromHistory:
             if questions and self._ledger.put_to_store(questions, here):
                 self._asked_at = now
 
-    def _heard(self) -> None:
-        now, asked_at = self._clock.monotonic(), self._asked_at
-        self._asked_at = None
+    def _heard(self) -> list[Attempt]:
+        now, asked_at, since = self._clock.monotonic(), self._asked_at, self._since or []
+        self._asked_at = self._since = None
         if asked_at is not None:
             self._due = max(self._due, now + self._peace_seconds(now - asked_at))
+        return since
 
     def _peace_seconds(self, took_seconds: float) -> float:
         """A large history takes its time, in which the store takes no rows. But no answer may grow too old for it."""

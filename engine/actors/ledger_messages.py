@@ -33,8 +33,8 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Write what was told before this, then ask the store. Replied: the answers; or told, with ``Answered`` or
-    ``Unanswered``, to the actor that is to hear of it: after every attempt that is in them, before any that is not."""
+    """Write what was told before this, then ask the store. Replied: the answers; or told, to the actor that is to hear
+    of it: ``Asking``, and ``Answered`` or ``Unanswered`` in the end."""
 
     queries: tuple[ScoreAggregateQuery, ...]
     to: ActorRef | None = None
@@ -45,6 +45,11 @@ class Observed:
     """Attempts, in the order in which they were recorded."""
 
     attempts: Sequence[Attempt]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The store is about to be asked: all attempts observed before this are in its answer, and none after."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from turnout.actors.errands import LetGo, Query
+from turnout.storage.spool import TakenIn
 
 #: So many files that the store refuses in a row are taken for a store that refuses all.
 _REFUSALS: Final = 3
@@ -16,10 +17,11 @@ Reply = Callable[[Any, BaseException | None], object]
 class Want:
     """All rows of before it in the store, with ``everything`` those of all files too, and ``then`` an errand.
 
-    ``reply`` is told whether the store has them, or what a query gave.
+    ``reply`` is told whether the store has them, or what a query gave; ``begins`` is called once its turn has come.
     """
 
     reply: Reply
+    begins: Callable[[], object] | None = None
     everything: bool = False
     then: Query | LetGo | None = None
     #: Whether its turn has come: what comes from now on is after it.
@@ -30,6 +32,8 @@ class Want:
     #: The store does not take what it is given.
     has_failed: bool = False
     was_sent: bool = False
+    #: Some of its rows will never be there.
+    is_short: bool = False
     refusals: int = 0
 
     def refused(self) -> None:
@@ -37,6 +41,7 @@ class Want:
         if self.refusals >= _REFUSALS:
             self.has_failed = True
 
-    def took(self, file: str, files: int) -> None:
+    def took(self, file: str, taken: TakenIn) -> None:
         """What there was to take in is less; nothing, where others have it."""
-        self.to_take = self.to_take - {file} if files else frozenset()
+        self.to_take = self.to_take - {file} if taken.files else frozenset()
+        self.is_short |= taken.damaged_lines > 0

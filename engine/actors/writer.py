@@ -16,6 +16,7 @@ from turnout.actors.delivery import Delivery
 from turnout.actors.errands import LetGo, Query
 from turnout.actors.ledger_messages import (
     Answered,
+    Asking,
     Commit,
     Flush,
     Observed,
@@ -69,8 +70,6 @@ class Writer:
         self.pending = Pending(metrics_scope)
         #: With how many rows that must have left memory before.
         self._commits: deque[tuple[int, Callable[[bool], None]]] = deque()
-        #: What the learner is not told of before an answer.
-        self._unshown: list[Any] = []
         self._quiet = 0
         self.standby = standby
         self.delivery = Delivery(keeper, self.pending, standby, config, clock)
@@ -105,7 +104,8 @@ class Writer:
                 return self._wanted(then=Query(queries))
             case Questions(queries, to):
                 assert to is not None
-                self.delivery.want(Want(partial(self._answer, to), then=Query(queries)))
+                begins = partial(to.tell, Asking())
+                self.delivery.want(Want(partial(_tell, to), begins, then=Query(queries)))
                 return None
             case _:
                 assert_never(message)
@@ -149,18 +149,8 @@ class Writer:
         if not self._is_kept:
             raise StorageError("this router keeps no ledger; give it a metrics_store")
         later = Later()
-
-        def reply(value: Any, error: BaseException | None) -> None:
-            later.give(value, error)
-            self._show_the_rest()
-
-        self.delivery.want(Want(reply, **want))
+        self.delivery.want(Want(later.give, **want))
         return later
-
-    def _answer(self, to: ActorRef, value: Any, error: BaseException | None) -> None:
-        # Whatever a store raises, the next question is put.
-        to.tell(Answered(value) if error is None else Unanswered(told(error)))
-        self._show_the_rest()
 
     def _take_in(self) -> bool:
         """Take what came, as far as there is room; whether any did."""
@@ -176,24 +166,9 @@ class Writer:
             self.pending.add(taken)
         self.recent += taken
         del self.recent[: -RECENT * WIDTH]
-        if self.learner is None:
-            return True
-        if self.delivery.is_asking:
-            self._unshown += taken
-            self.unobserved += max(len(self._unshown) // WIDTH - self._max_rows, 0)
-            del self._unshown[self._max_rows * WIDTH :]
-        else:
-            self._show(self.learner, taken)
-        return True
-
-    def _show_the_rest(self) -> None:
-        unshown, self._unshown = self._unshown, []
-        if unshown and self.learner is not None:
-            self._show(self.learner, unshown)
-
-    def _show(self, learner: ActorRef, taken: list[Any]) -> None:
-        if not learner.tell(Observed(Attempts(taken))):
+        if self.learner is not None and not self.learner.tell(Observed(Attempts(taken))):
             self.unobserved += len(taken) // WIDTH
+        return True
 
     def _serve_commits(self) -> None:
         while self._commits and self.delivery.keeps and self._commits[0][0] <= self.pending.left:
@@ -220,3 +195,8 @@ class Writer:
                 raise RouterClosedError("the ledger has ended; the router is closed")
             case _:
                 assert_never(message)
+
+
+def _tell(to: ActorRef, value: Any, error: BaseException | None) -> None:
+    # Whatever a store raises, the next question is put.
+    to.tell(Answered(value) if error is None else Unanswered(told(error)))

@@ -65,8 +65,8 @@ class History(Protocol):
 @runtime_checkable
 class ReadsHistory(Protocol):
     """What a policy has besides that also learns from rows of before, and of other processes. The ordering actor puts
-    its questions to the store by way of the ledger, on no call's time, and every attempt is counted once: ``answered``
-    replaces what was observed before it, and what is observed after it is in no answer yet."""
+    its questions to the store by way of the ledger, on no call's time. Attempts are observed as they come; ``answered``
+    replaces all that was observed, and is told what is in no answer yet, so that every attempt is counted once."""
 
     @property
     def refresh_seconds(self) -> float:
@@ -78,8 +78,9 @@ class ReadsHistory(Protocol):
     def questions(self) -> Sequence[ScoreAggregateQuery]:
         """What to ask the store now."""
 
-    def answered(self, answers: Answers) -> Ranking | None:
-        """The answers to its last questions, in their order; a new ranking, or None where nothing changed."""
+    def answered(self, answers: Answers, since: Sequence[Attempt] = ()) -> Ranking | None:
+        """The answers to its last questions, in their order, and the attempts observed ``since`` the store was asked; a
+        new ranking, or None where nothing changed."""
 
     def unanswered(self, why: str) -> Ranking | None:
         """The store could not be asked; a new ranking, or None."""

@@ -146,11 +146,12 @@ class ScoreBasedPolicy:
         self._asked_at = now
         return [self._question.about(self._partitions, kind, history, now) for kind in _CALL_TYPES]
 
-    def answered(self, answers: Answers) -> Ranking | None:
+    def answered(self, answers: Answers, since: Sequence[Attempt] = ()) -> Ranking | None:
         if self._learnt is None:
             return None
         for call_type, found in zip(_CALL_TYPES, answers, strict=True):
             self._learnt.replace(call_type, found, self._asked_at)
+        self._learnt.observe(since, self._seconds())
         self._answered_at = self._asked_at
         self._stale = False
         self._outages.over()

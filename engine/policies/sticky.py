@@ -73,8 +73,8 @@ class LedHistory:
     lead: Lead
     wrapped: ReadsHistory
 
-    def answered(self, answers: Answers) -> Ranking | None:
-        return self.lead.before_new(self.wrapped.answered(answers))
+    def answered(self, answers: Answers, since: Sequence[Attempt] = ()) -> Ranking | None:
+        return self.lead.before_new(self.wrapped.answered(answers, since))
 
     def unanswered(self, why: str) -> Ranking | None:
         return self.lead.before_new(self.wrapped.unanswered(why))

@@ -279,8 +279,8 @@ class Remembers:
     def questions(self) -> Any:
         return ["asked"]
 
-    def answered(self, given: Any) -> Ranking | None:
-        self.told.append(given)
+    def answered(self, given: Any, since: Any = ()) -> Ranking | None:
+        self.told += [given, *since]
         return self.published
 
     unanswered = answered
@@ -301,8 +301,8 @@ def test_a_wrapped_policy_that_reads_history_is_served_through_its_wrapper(neste
     policy.bind_load("load")
     policy.bind("history")
     assert (policy.refresh_seconds, policy.questions()) == (7.0, ["asked"])
-    published = [policy.answered("answers"), policy.unanswered("why"), policy.aged()]
-    assert wrapped.told == ["clock", "load", "history", "answers", "why"]
+    published = [policy.answered("answers", ["since"]), policy.unanswered("why"), policy.aged()]
+    assert wrapped.told == ["clock", "load", "history", "answers", "since", "why"]
     for ranking in published:
         plan = ids(ranking.plan(targets("abcde"), CONTEXT, 0))
         assert plan == (["e", "c", "b", "d"] if nested else ["c", "b", "d"])

@@ -23,7 +23,7 @@ class Policy:
     def aged(self) -> None:
         return None
 
-    def answered(self, answers: Any) -> None:
+    def answered(self, answers: Any, since: Any) -> None:
         return None
 
 

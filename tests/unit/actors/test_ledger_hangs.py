@@ -12,7 +12,7 @@ from tests.unit.actors.test_ledger import WAIT, Rig, Store, attempt
 from tests.unit.actors.test_ledger_spool import ledger_of
 from turnout import CallType, StorageError
 from turnout.actors import delivery
-from turnout.actors.ledger_messages import Answered, Observed
+from turnout.actors.ledger_messages import Answered, Asking, Observed
 from turnout.committing import Committing
 from turnout.decisions.aggregates import Partition, ScoreAggregate, ScoreAggregateQuery
 from turnout.errors import ReentrantCallError, ThreadsStillRunningError
@@ -92,12 +92,13 @@ def test_a_commit_does_not_wait_for_a_question(rig: Rig, store: Hanging, spool: 
     safe: SimpleQueue[bool] = SimpleQueue()
     ledger.commit(safe.put)
     assert safe.get(timeout=WAIT)
+    assert isinstance(heard.get(timeout=WAIT), Asking)
     assert heard.empty()
     store.let_go()
     assert isinstance(heard.get(timeout=WAIT), Answered)
 
 
-def test_what_comes_during_a_question_is_told_after_its_answer_and_is_not_in_it(
+def test_what_comes_during_a_question_is_told_at_once_and_is_not_in_its_answer(
     rig: Rig, store: Hanging, spool: Spool
 ) -> None:
     heard: SimpleQueue[Any] = SimpleQueue()
@@ -112,13 +113,13 @@ def test_what_comes_during_a_question_is_told_after_its_answer_and_is_not_in_it(
     ledger.put(attempt(2))
     # Long enough for it to go to a file, and from there to the store if it were let.
     rig.until(lambda: ledger.stats().spooled == 1)
+    told = [heard.get(timeout=WAIT) for _ in range(3)]
+    assert [type(message) for message in told] == [Observed, Asking, Observed]
+    assert [one.key for message in told[::2] for one in message.attempts] == [1, 2]
     rig.clock.advance(10.0)
     store.let_go()
-    before, answered, after = (heard.get(timeout=WAIT) for _ in range(3))
-    assert isinstance(before, Observed)
+    answered = heard.get(timeout=WAIT)
     assert isinstance(answered, Answered)
-    assert isinstance(after, Observed)
-    assert [one.key for one in (*before.attempts, *after.attempts)] == [1, 2]
     assert [one.attempt_weight for (one,) in (of.values() for of in answered.answers)] == [1.0]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.actors.test_ledger import WAIT, Rig, Store, attempt
 from turnout.actors.ledger import Ledger
-from turnout.actors.ledger_messages import Unanswered
+from turnout.actors.ledger_messages import Asking, Unanswered
 from turnout.calls import CallType
 from turnout.config import LedgerConfig
 from turnout.decisions.aggregates import Partition, ScoreAggregate, ScoreAggregateQuery
@@ -167,7 +167,7 @@ def test_new_rows_and_commits_do_not_wait_for_all_files_to_be_taken_in(rig: Rig,
             seen.extend(row.attempt_id for row in rows)
 
     store, heard = Slow(one_at_a_time), SimpleQueue[bool]()
-    ledger = ledger_of(rig, store, Spool(tmp_path / "spool"), durability="committed")
+    ledger = ledger_of(rig, store, Spool(tmp_path / "spool"), durability="committed", batch_rows=1)
     assert taken.acquire(timeout=WAIT)
     # While the first file is taken in.
     ledger.put(attempt(1_000))
@@ -177,7 +177,7 @@ def test_new_rows_and_commits_do_not_wait_for_all_files_to_be_taken_in(rig: Rig,
     ledger.put(attempt(1_001))
     for _ in range(3):
         go.release()
-    rig.until(lambda: id_text(1_001) in seen)
+    rig.until(lambda: id_text(1_001) in seen, step=0.0)
     assert len(seen) <= 3
     for _ in range(40):
         go.release()
@@ -266,6 +266,7 @@ def test_a_store_that_raises_anything_at_all_is_asked_again(rig: Rig) -> None:
     query = ScoreAggregateQuery((Partition("p-1", "m", "openai_chat"),), CallType.REGULAR, now, now)
     for _ in range(2):
         assert ledger.put_to_store([query], here)
+        assert isinstance(heard.get(timeout=WAIT), Asking)
         assert isinstance(heard.get(timeout=WAIT), Unanswered)
 
 
