@@ -1,12 +1,11 @@
 """Database files that only their owner can read, at every moment of their life."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from turnout.errors import ConfigError, StorageError
+from turnout.storage.workshop import workshop
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -29,9 +28,8 @@ def create_private(path: str, build: Callable[[str], None]) -> bool:
     target = Path(path)
     for folder in reversed([folder for folder in target.parents if not folder.exists()]):
         folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
-    workshop = tempfile.mkdtemp(prefix=".turnout-", dir=target.parent)
-    try:
-        built = os.path.join(workshop, target.name)
+    with workshop(target.parent) as making:
+        built = os.path.join(making, target.name)
         build(built)
         os.chmod(built, PRIVATE_FILE)
         try:
@@ -44,8 +42,6 @@ def create_private(path: str, build: Callable[[str], None]) -> bool:
                 return False
             os.rename(built, path)
         return True
-    finally:
-        shutil.rmtree(workshop, ignore_errors=True)
 
 
 def touch_private(path: str) -> None:
