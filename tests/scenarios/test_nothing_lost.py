@@ -13,7 +13,7 @@ import pytest
 
 from turnout import DuckDBMetricsStore, ProviderRouter, SQLiteMetricsStore
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 STORES = {"duckdb": DuckDBMetricsStore, "sqlite": SQLiteMetricsStore}
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
