@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from turnout.errors import ThreadsStillRunningError
 
-_LEAST_SECONDS: Final = 1.0
+_LEAST_SECONDS: Final = 3.0
 
 
 class Owned(Protocol):
@@ -50,7 +50,7 @@ class Supervisor:
 
     def stop(self, timeout_seconds: float) -> None:
         """Stop everything, sharing ``timeout_seconds`` (real time: threads end in real time). One that uses it all up
-        leaves each of the others a second of its own: a worker that hangs must not cost the ledger its last rows.
+        leaves each of the others three seconds of its own: a worker that hangs must not cost the ledger its last rows.
 
         Raises ``ThreadsStillRunningError`` naming the threads that did not end; the others did.
         """

@@ -89,10 +89,10 @@ def test_a_part_that_is_interrupted_while_it_stops_is_stopped_again() -> None:
     assert happened[2:] == ["b stops", "b stops", "a stops"]
 
 
-def test_a_part_that_uses_up_all_the_time_leaves_each_of_the_others_a_second() -> None:
+def test_a_part_that_uses_up_all_the_time_leaves_each_of_the_others_some() -> None:
     parts = [Part(name, []) for name in "ab"]
     owning(*parts).stop(0.0)
-    assert [part.seconds for part in parts] == [[1.0], [1.0]]
+    assert [part.seconds for part in parts] == [[3.0], [3.0]]
 
 
 def test_a_part_that_does_not_start_is_not_stopped() -> None:
