@@ -18,8 +18,11 @@ from turnout.storage.attempts import AttemptRows
 
 #: How many batches one write takes together when rows have piled up.
 _PILED_BATCHES: Final = 4
-#: How long rows wait in memory for a store that is busy. A crash takes them away, and a batch takes a tenth of it.
+#: How long rows wait in memory for a store that is busy, for a crash takes them away: a batch takes a tenth of it. Where
+#: it takes more (the file is opened, the process has too much to do), four times as long as it took of late, in bounds.
 _LATE_SECONDS: Final = 0.25
+_LATEST_SECONDS: Final = 2.0
+_TIMES_AS_LONG: Final = 4.0
 _LAST_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
 #: How long a store is waited for at the end, where files can take the rows, and where they cannot.
 _LAST_SECONDS: Final = 3.0
@@ -47,6 +50,8 @@ class Delivery:
         self._errand: Errand | None = None
         self._wants: deque[Want] = deque()
         self._due = 0.0
+        #: How long a write takes: up at once, down by and by.
+        self._usual_seconds = _LATEST_SECONDS / _TIMES_AS_LONG
         self.keeps = keeper is not None
         self.written = 0
         #: Left unwritten at the end, or for want of a driver.
@@ -77,7 +82,7 @@ class Delivery:
         """How long it can be left alone, though nobody says anything."""
         now, wait = self._clock.monotonic(), self._flush_seconds
         if self._errand is not None:
-            wait = min(wait, max(self._errand.began + _LATE_SECONDS - now, _LATE_SECONDS / 10))
+            wait = min(wait, max(self._errand.began + self._patience_seconds - now, _LATE_SECONDS / 10))
         elif self._pending.held and not self._trials.is_outage:
             wait = min(wait, max(self._due - now, 0.0))
         return wait
@@ -234,6 +239,8 @@ class Delivery:
     def _recorded(self, errand: Record) -> None:
         error, errand.error = errand.error, None
         if error is None:
+            took = self._clock.monotonic() - errand.began
+            self._usual_seconds = max(took, (7 * self._usual_seconds + took) / 8)
             self._trials.recovered(len(self._pending))
             self.written += self._pending.taken()
             return
@@ -274,7 +281,11 @@ class Delivery:
             return self._trials.is_outage
         if urgent and not isinstance(self._errand, Record):
             return True
-        return self._clock.monotonic() - self._errand.began >= _LATE_SECONDS
+        return self._clock.monotonic() - self._errand.began >= self._patience_seconds
+
+    @property
+    def _patience_seconds(self) -> float:
+        return min(max(_LATE_SECONDS, _TIMES_AS_LONG * self._usual_seconds), _LATEST_SECONDS)
 
     def _to_files(self) -> None:
         while self._pending.held:
