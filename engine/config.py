@@ -224,9 +224,9 @@ class LedgerConfig(Settings):
     """The batched writer: a batch is written at ``batch_rows`` or after ``flush_seconds``, whichever is first.
 
     With ``durability="committed"`` a call is answered once its rows are safe, whatever becomes of the machine; all
-    calls that wait then share one commit. While the store fails, rows go to files in ``spool_dir`` (by default beside
-    the database, where it is one of turnout's own), from where the next router that can takes them in. What no file
-    takes waits in memory, at most ``max_rows`` rows; what comes on top is dropped and counted.
+    calls that wait then share one commit. While the store fails, or takes long, rows go to files in ``spool_dir`` (by
+    default beside the database, where it is one of turnout's own), from where the next router that can takes them in.
+    What no file takes waits in memory, at most ``max_rows`` rows; what comes on top is dropped and counted.
     """
 
     batch_rows: Whole = Field(default=5_000, ge=1)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from turnout.actors.errands import Close, Errand, LetGo, Query, Record, TakeIn
+from turnout.actors.patience import Patience
 from turnout.actors.pending import Pending
 from turnout.actors.standby import Standby
 from turnout.actors.trials import Trials
@@ -18,13 +19,12 @@ from turnout.storage.attempts import AttemptRows
 
 #: How many batches one write takes together when rows have piled up.
 _PILED_BATCHES: Final = 4
-#: How long rows wait in memory for a store that is busy, for a crash takes them away: a batch takes a tenth of it. Where
-#: it takes more (the file is opened, the process has too much to do), four times as long as it took of late, in bounds.
-_LATE_SECONDS: Final = 0.25
-_LATEST_SECONDS: Final = 2.0
-_TIMES_AS_LONG: Final = 4.0
+#: While the store takes too long, rows that came meanwhile are looked for no oftener.
+_POLL_SECONDS: Final = 0.02
 _LAST_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4)
-#: How long a store is waited for at the end, where files can take the rows, and where they cannot.
+#: How long a store is waited for at the end: before rows go to files all the same, and in all, where files can take
+#: them, and where they cannot.
+_SAFE_SECONDS: Final = 0.25
 _LAST_SECONDS: Final = 3.0
 _LAST_WITHOUT_FILES_SECONDS: Final = 30.0
 
@@ -47,11 +47,10 @@ class Delivery:
         self._durable = config.is_durable
         self._clock = clock
         self._trials = Trials(clock)
-        self._errand: Errand | None = None
+        self.errand: Errand | None = None
         self._wants: deque[Want] = deque()
         self._due = 0.0
-        #: How long a write takes: up at once, down by and by.
-        self._usual_seconds = _LATEST_SECONDS / _TIMES_AS_LONG
+        self._patience = Patience(config.flush_seconds)
         self.keeps = keeper is not None
         self.written = 0
         #: Left unwritten at the end, or for want of a driver.
@@ -76,13 +75,14 @@ class Delivery:
 
     @property
     def is_idle(self) -> bool:
-        return self._errand is None and not self._pending.held
+        return self.errand is None and not self._pending.held
 
     def wait_seconds(self) -> float:
         """How long it can be left alone, though nobody says anything."""
         now, wait = self._clock.monotonic(), self._flush_seconds
-        if self._errand is not None:
-            wait = min(wait, max(self._errand.began + self._patience_seconds - now, _LATE_SECONDS / 10))
+        if self.errand is not None:
+            late = self.errand.began + self._patience.seconds(self.errand) - now
+            wait = min(wait, late) if late > 0 else max(wait, _POLL_SECONDS)
         elif self._pending.held and not self._trials.is_outage:
             wait = min(wait, max(self._due - now, 0.0))
         return wait
@@ -92,10 +92,10 @@ class Delivery:
 
     def go_on(self, *, urgent: bool) -> None:
         """Do what is due now; ``urgent`` where somebody waits until the rows are safe."""
-        if self._errand is not None and self._errand.is_over:
-            errand, self._errand = self._errand, None
+        if self.errand is not None and self.errand.is_over:
+            errand, self.errand = self.errand, None
             self._take_back(errand)
-        if self._errand is None and self.keeps and (new := self._next(urgent)) is not None:
+        if self.errand is None and self.keeps and (new := self._next(urgent)) is not None:
             self._hand_over(new)
         if not self.keeps:
             self.give_up()
@@ -123,7 +123,7 @@ class Delivery:
         errand = Close()
         assert self._keeper is not None
         self._keeper.tell(errand)
-        if (self._errand is None or self._errand.is_over) and self._waited(_LAST_SECONDS) and errand.error:
+        if (self.errand is None or self.errand.is_over) and self._waited(_LAST_SECONDS) and errand.error:
             raise errand.error
 
     # What is next.
@@ -222,7 +222,7 @@ class Delivery:
         if isinstance(errand, Record):
             self._pending.hand_over(errand.rows)
             self._due = errand.began + self._flush_seconds
-        self._errand = errand
+        self.errand = errand
         self._keeper.tell(errand)
 
     def _take_back(self, errand: Errand) -> None:
@@ -239,8 +239,7 @@ class Delivery:
     def _recorded(self, errand: Record) -> None:
         error, errand.error = errand.error, None
         if error is None:
-            took = self._clock.monotonic() - errand.began
-            self._usual_seconds = max(took, (7 * self._usual_seconds + took) / 8)
+            self._patience.written(self._clock.monotonic() - errand.began)
             self._trials.recovered(len(self._pending))
             self.written += self._pending.taken()
             return
@@ -277,15 +276,11 @@ class Delivery:
     def _is_late(self, urgent: bool) -> bool:
         if not self._pending.held:
             return False
-        if self._trials.is_outage or self._errand is None:
+        if self._trials.is_outage or self.errand is None:
             return self._trials.is_outage
-        if urgent and not isinstance(self._errand, Record):
+        if urgent and not isinstance(self.errand, Record):
             return True
-        return self._clock.monotonic() - self._errand.began >= self._patience_seconds
-
-    @property
-    def _patience_seconds(self) -> float:
-        return min(max(_LATE_SECONDS, _TIMES_AS_LONG * self._usual_seconds), _LATEST_SECONDS)
+        return self._clock.monotonic() - self.errand.began >= self._patience.seconds(self.errand)
 
     def _to_files(self) -> None:
         while self._pending.held:
@@ -305,7 +300,7 @@ class Delivery:
             self.want(Want(partial(_note, whole)))
             while self._wants:
                 self.go_on(urgent=False)
-                if self._errand is not None and not self._waited(_LATE_SECONDS):
+                if self.errand is not None and not self._waited(_SAFE_SECONDS):
                     # Safe first: nobody knows how long there is.
                     self._to_files()
                     if not self._waited(end - time.monotonic()):

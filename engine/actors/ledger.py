@@ -1,5 +1,6 @@
 """The record of every attempt, as the others hold it: where rows are put, and what is asked of their writer."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,13 @@ from turnout.storage.spool import Spool
 
 #: Calls that wait for a commit each have a message there, and none must be refused.
 _MESSAGES: Final = 100_000
+#: More batches than that wait only where the ledger's threads get no turn.
+_CROWD_BATCHES: Final = 3
+#: How long callers make way for one errand of theirs at most; for the first, which opens the database, and how long
+#: each stays away at a time.
+_WAY_SECONDS: Final = 0.1
+_FIRST_WAY_SECONDS: Final = 1.0
+_STEP_ASIDE_SECONDS: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class LedgerStats:
 
 
 class Ledger:
-    """What others hold of it. ``put`` costs one queue put.
+    """What others hold of it. ``put`` costs one step of a list.
 
     Without a ``store`` nothing is kept, but for the latest attempts. Where the store fails rows go to ``spool``.
     """
@@ -81,22 +89,37 @@ class Ledger:
         self._pending = self._writer.pending
         self._batch_values = config.batch_rows * WIDTH
         self._most_values = config.max_rows * WIDTH
+        self._crowd_values = min(_CROWD_BATCHES * self._batch_values, self._most_values)
+        self._made_way_for = 0
+        self._make_way_until = 0.0
         self._actor: ActorRef = runtime.actor("ledger", self._writer, capacity=_MESSAGES, outlives=True)
         if self._storekeeper is not None:
             self._storekeeper.ledger = self._actor
 
     def put(self, attempt: Attempt) -> None:
-        """Record an attempt. Never waits; past ``max_rows`` the row is dropped and counted."""
+        """Record an attempt. Waits for nothing but a turn of the ledger's threads, where rows pile up for want of one;
+        past ``max_rows`` the row is dropped and counted."""
         writer, incoming = self._writer, self._incoming
         waiting = len(incoming)
         # A look, not a token: at most one row more per thread than max_rows, and half the price on every call.
-        if waiting + self._pending.held >= self._most_values:
+        if waiting + self._pending.held >= self._crowd_values and not self._has_room():
             writer.refuse()
             return
         # One step to other threads: no Python code runs between its values.
         incoming.extend(attempt)
         if ((writer.asleep or waiting >= self._batch_values) and writer.bell.take()) or writer.closed:
             self._actor.tell(Ring())
+
+    def _has_room(self) -> bool:
+        """Whether there is room for a row. First it makes way: where many threads make calls as fast as they can, those
+        of the ledger get no turn, however little they need. For each of their errands it does so for a bounded time."""
+        delivery, now = self._writer.delivery, time.monotonic()
+        if id(delivery.errand) != self._made_way_for:
+            self._made_way_for = id(delivery.errand)
+            self._make_way_until = now + (_WAY_SECONDS if delivery.written else _FIRST_WAY_SECONDS)
+        if now < self._make_way_until:
+            time.sleep(_STEP_ASIDE_SECONDS)
+        return len(self._incoming) + self._pending.held < self._most_values
 
     def recent(self) -> list[Attempt]:
         """The latest attempts, oldest first."""

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from turnout.actors.errands import LetGo, Query
+from turnout.runtime.later import Reply
 from turnout.storage.spool import TakenIn
 
 #: So many files that the store refuses in a row are taken for a store that refuses all.
 _REFUSALS: Final = 3
-
-Reply = Callable[[Any, BaseException | None], object]
 
 
 @dataclass(slots=True, eq=False)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 _FIRST_RETRY_SECONDS: Final = 0.1
-_LONGEST_RETRY_SECONDS: Final = 30.0
+_LONGEST_RETRY_SECONDS: Final = 5.0
 
 
 class Writing(Protocol):

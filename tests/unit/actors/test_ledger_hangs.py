@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -63,7 +64,10 @@ def spool(tmp_path: Path) -> Spool:
 
 
 def in_files(folder: Path) -> int:
-    return sum(len(file.read_bytes().splitlines()) - 1 for file in folder.iterdir())
+    """How many rows wait there. A file may be renamed meanwhile."""
+    while True:
+        with suppress(FileNotFoundError):
+            return sum(len(file.read_bytes().splitlines()) - 1 for file in folder.iterdir())
 
 
 def test_rows_of_a_store_that_hangs_are_in_files_soon_and_arrive_once(
@@ -197,6 +201,30 @@ def test_a_store_that_fails_to_answer_is_told_of_as_it_is(rig: Rig, store: Hangi
     ledger = rig.ledger(Fails())
     with pytest.raises(StorageError, match="no such table"):
         ledger.ask([QUERY])
+
+
+def test_callers_make_way_where_rows_pile_up_for_want_of_a_turn_and_for_a_bounded_time(
+    rig: Rig, store: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("turnout.actors.ledger.time.sleep", sleep)
+    monkeypatch.setattr("turnout.actors.ledger.time.monotonic", lambda: now[0])
+    ledger = rig.ledger(store, batch_rows=10, max_rows=10_000, flush_seconds=1000.0)
+    for number in range(30):
+        ledger.put(attempt(number))
+    assert slept == []
+    assert store.at_work.acquire(timeout=WAIT)
+    for number in range(30, 3_000):
+        ledger.put(attempt(number))
+    # Nobody knows whether the ledger had an errand at the first of them.
+    assert 1_000 <= len(slept) <= 2_001
+    assert ledger.stats().dropped == 0
 
 
 class Listener(Rests):

@@ -37,13 +37,15 @@ class Store(MemoryMetricsStore):
 class Post:
     """An actor that gets each message at once, and is called whenever it wanted to be."""
 
-    def __init__(self, behaviour: Behaviour, punctual: "Punctual") -> None:
+    def __init__(self, behaviour: Behaviour, punctual: "Punctual", *, hangs: bool) -> None:
         self.behaviour = behaviour
+        self._hangs = hangs
         self.due: float | None = None
         self._punctual = punctual
 
     def tell(self, message: Any) -> bool:
-        self._punctual.bring(self, message)
+        if not self._hangs:
+            self._punctual.bring(self, message)
         return True
 
     def rest(self) -> None:
@@ -54,14 +56,15 @@ class Post:
 class Punctual:
     """A runtime in which nothing takes time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, store_hangs: bool = False) -> None:
         self.clock = ManualClock()
+        self._store_hangs = store_hangs
         self._posts: list[Post] = []
         self._letters: deque[tuple[Post, Any]] = deque()
         self._brings = False
 
     def actor(self, name: str, behaviour: Behaviour, **settings: Any) -> Post:
-        post = Post(behaviour, self)
+        post = Post(behaviour, self, hangs=self._store_hangs and name == "store")
         self._posts.append(post)
         post.rest()
         return post
@@ -140,3 +143,15 @@ def test_a_flush_interval_is_used_and_rows_are_not_written_one_by_one(tmp_path: 
         for _ in range(60):
             play.go_on()
     assert any(play.in_memory_only() for play in seeds)
+
+
+def test_rows_of_a_store_that_hangs_from_the_first_are_in_files_an_interval_later(tmp_path: Path) -> None:
+    runtime: Any = Punctual(store_hangs=True)
+    config = LedgerConfig(flush_seconds=0.05)
+    spool = Spool(tmp_path / "spool")
+    ledger = Ledger(Store(), "scope", config, runtime, closes_store=False, spool=spool)
+    for rows in range(1, 40):
+        ledger.put(attempt("a", began=runtime.clock.wall()))
+        runtime.elapse(0.1 + NOTHING)
+        assert (ledger.stats().spooled, ledger.stats().waiting) == (rows, 0)
+    spool.close()
