@@ -14,12 +14,11 @@ from rich.text import Text
 
 from turnout.calls import CallType
 from turnout.cli.exits import HELD, NO_DRIVER, REFUSED, UNREACHABLE, stop_if_pressed
-from turnout.cli.ledgers import opened, waiting_files
+from turnout.cli.ledgers import Place, opened, waiting_files
 from turnout.cli.lines import in_one_line, write_line
 from turnout.cli.log import log_to
 from turnout.cli.moments import shown
 from turnout.cli.stats_view import as_blocks_or_table, as_json
-from turnout.config import StoreConfig
 from turnout.decisions.history import HistoryTotals, ProviderHistory
 from turnout.errors import SchemaMismatchError, StorageDriverMissingError, StorageError, StorageLockedError
 from turnout.storage.contract import MetricsStore
@@ -44,7 +43,7 @@ class Question(NamedTuple):
     call_type: CallType | None
 
 
-def run_stats(place: StoreConfig, question: Question, *, json: bool) -> int:
+def run_stats(place: Place, question: Question, *, json: bool) -> int:
     """Tell it on standard output, and give back the exit code. Raises ``ConfigError`` where there is no ledger."""
     with ExitStack() as stack:
         stack.enter_context(log_to(lambda level, text: _say(f"{level.lower()}: {text}")))
@@ -56,7 +55,7 @@ def run_stats(place: StoreConfig, question: Question, *, json: bool) -> int:
             stop_if_pressed()
             return _refused(place, ledger.name, error)
         _tell(ledger.name, question, told, json=json)
-        count, folder = waiting_files(ledger.store)
+        count, folder = waiting_files(ledger, place)
         if count:
             files = "1 file of rows waits" if count == 1 else f"{count:,} files of rows wait"
             _say(
@@ -124,17 +123,17 @@ def _tell(name: str, question: Question, found: list[ProviderHistory], *, json: 
         write_line(sys.stdout, _HOW_TO_FILL_IT)
 
 
-def _refused(place: StoreConfig, name: str, error: StorageError) -> int:
-    code, text = _failure(place, name, error)
+def _refused(place: Place, name: str, error: StorageError) -> int:
+    code, text = _failure(place.store.backend, name, error)
     _say(f"turnout stats: {in_one_line(text)}")
     return code
 
 
-def _failure(place: StoreConfig, name: str, error: StorageError) -> tuple[int, str]:
+def _failure(backend: str, name: str, error: StorageError) -> tuple[int, str]:
     match error:
         case StorageDriverMissingError():
-            missing = f"the driver that a {place.backend} ledger needs is not installed"
-            return NO_DRIVER, f'{missing}: pip install "turnout[{place.backend}]"'
+            missing = f"the driver that a {backend} ledger needs is not installed"
+            return NO_DRIVER, f'{missing}: pip install "turnout[{backend}]"'
         case StorageLockedError():
             # DuckDB alone says who.
             who = re.search(r"\(PID (\d+)\)", str(error.__cause__))

@@ -22,7 +22,6 @@ from turnout.errors import StorageError
 from turnout.storage.duckdb import DuckDBMetricsStore
 from turnout.storage.memory import MemoryMetricsStore
 from turnout.storage.rows import Row
-from turnout.storage.spool_place import spool_folder
 from turnout.storage.sqlite import SQLiteMetricsStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -256,21 +255,6 @@ def test_a_file_that_another_process_holds_says_who_can_tell_instead(duckdb_file
     assert f"{path} is held by process {holder.pid}" in line
     assert "router.stats().providers" in line
     assert run("--path", path).exit_code == 0
-
-
-def test_rows_that_wait_beside_the_ledger_are_told_of(ledger: Made, tmp_path: Path) -> None:
-    named = ledger(a_row())
-    with closing(SQLiteMetricsStore(tmp_path / "ledger.sqlite")) as store:
-        folder = Path(str(spool_folder(store)))
-    folder.mkdir()
-    (folder / "other.txt").touch()
-    assert run(*DAY, *named).stderr == ""
-    (folder / "one.rows").touch()
-    assert run(*DAY, *named).stderr.startswith(f"1 file of rows waits in {folder}, ")
-    (folder / "two.open").touch()
-    result = run(*DAY, *named, "--json")
-    assert result.stderr.startswith(f"2 files of rows wait in {folder}, ")
-    assert list(providers(result)) == ["a"]
 
 
 @pytest.fixture
