@@ -15,7 +15,8 @@ from turnout.settings import settings_of
 from turnout.storage import postgres_queries as queries
 from turnout.storage.filters import Filters
 from turnout.storage.postgres_copy import copy_data
-from turnout.storage.postgres_pool import Pool, driver_of_postgres
+from turnout.storage.postgres_driver import driver_of_postgres
+from turnout.storage.postgres_pool import Pool
 from turnout.storage.postgres_target import target_of
 from turnout.storage.rows import Row
 from turnout.storage.score_sql import score_aggregates

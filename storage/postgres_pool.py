@@ -4,12 +4,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from turnout.errors import SchemaMismatchError, StorageDriverMissingError, StorageError
+from turnout.errors import SchemaMismatchError, StorageError
 from turnout.postgres_config import PostgresConfig
 from turnout.storage.forking import Listeners
 from turnout.storage.handle import never_collect
+from turnout.storage.postgres_driver import driver_of_postgres
 from turnout.storage.postgres_target import Target
 from turnout.storage.schema.postgres_shape import validate
 from turnout.storage.schema.postgres_use import VERSION_SQL, is_in_use, share
@@ -142,17 +143,6 @@ class Pool:
             never_collect(self._pool)
         self._pool = None
         self._opening = threading.Lock()
-
-
-def driver_of_postgres() -> Any:
-    """``turnout.storage.postgres_connection``, which needs the driver."""
-    try:
-        from turnout.storage import postgres_connection
-    except ImportError as error:
-        raise StorageDriverMissingError(
-            'the PostgreSQL driver is not installed; pip install "turnout[postgres]", or pass metrics_store=None'
-        ) from error
-    return postgres_connection
 
 
 _pools: "Listeners[Pool]" = Listeners()

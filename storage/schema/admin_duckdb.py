@@ -11,6 +11,7 @@ from turnout.storage.schema.duckdb_shape import look, shape_of
 from turnout.storage.schema.facts import SchemaState
 from turnout.storage.schema.migration import Backup, Step, migrate, require_step
 from turnout.storage.schema.place import create_file, found_at
+from turnout.storage.schema.quoting import quoted
 from turnout.storage.schema.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class AloneDuckDB:
         # when that is closed.
         connection = self._connection
         ((name,),) = connection.execute("SELECT current_database()").fetchall()
-        original, copy = _quoted(name), _quoted(f"{name}_copy")
+        original, copy = quoted(name), quoted(f"{name}_copy")
         literal = path.replace("'", "''")
         connection.execute(f"ATTACH '{literal}' AS {copy}")
         try:
@@ -117,11 +118,7 @@ def _content(connection: "DuckDBPyConnection") -> list[Any]:
     them, in whatever order."""
     content: list[Any] = [shape_of(connection)]
     for schema_name, table in connection.execute(_TABLES_SQL).fetchall():
-        name = f"{_quoted(schema_name)}.{_quoted(table)}"
+        name = f"{quoted(schema_name)}.{quoted(table)}"
         rows = connection.execute(f"SELECT count(*), sum(hash(one)::HUGEINT) FROM {name} AS one").fetchall()
         content.append((schema_name, table, rows))
     return content
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -5,16 +5,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from turnout.errors import (
-    ConfigError,
-    DatabaseExistsError,
-    StorageDriverMissingError,
-    StorageError,
-    StorageLockedError,
-)
+from turnout.errors import ConfigError, DatabaseExistsError, StorageError, StorageLockedError
 from turnout.postgres_config import PostgresConfig
 from turnout.settings import settings_of
 from turnout.storage import schema
+from turnout.storage.postgres_driver import driver_of_postgres
 from turnout.storage.postgres_target import target_of
 from turnout.storage.schema.facts import SchemaState, StorageBackend, Target
 from turnout.storage.schema.migration import Step, migrate, require_step
@@ -82,7 +77,7 @@ class PostgresAdministration:
                 require_step(step, look(connection))
 
     def _take_alone(self, connection: "BoundedConnection") -> None:
-        errors = _driver().errors
+        errors = driver_of_postgres().errors
         try:
             if took_alone(connection):
                 return
@@ -109,7 +104,7 @@ class PostgresAdministration:
     @contextmanager
     def _transaction(self, seconds: float, mode: str) -> Iterator["BoundedConnection"]:
         """A connection in a transaction whose statements may take so long. Left by an exception, nothing was done."""
-        driver = _driver()
+        driver = driver_of_postgres()
         try:
             with closing(driver.Connecting(self._reached, self._config).connect()) as connection:
                 connection.silence_seconds = seconds + self._config.connect_timeout_seconds
@@ -124,7 +119,7 @@ class PostgresAdministration:
             raise self._told(error) from driver.cause_of(error, self._reached)
 
     def _told(self, error: Any) -> StorageError:
-        errors = _driver().errors
+        errors = driver_of_postgres().errors
         name, text = self.target.name, self._reached.without_password(error.diag.message_primary or "")
         match error:
             case errors.LockNotAvailable():
@@ -135,16 +130,5 @@ class PostgresAdministration:
                 return StorageError(
                     f"the database {name} refused: {text}; name a role that owns the schema in the URL"
                 )
-        failed: StorageError = _driver().failed(error, self._reached)
+        failed: StorageError = driver_of_postgres().failed(error, self._reached)
         return failed
-
-
-def _driver() -> Any:
-    """``turnout.storage.postgres_connection``, which needs the driver."""
-    try:
-        from turnout.storage import postgres_connection
-    except ImportError as error:
-        raise StorageDriverMissingError(
-            'the PostgreSQL driver is not installed; pip install "turnout[postgres]"'
-        ) from error
-    return postgres_connection

@@ -9,6 +9,7 @@ from turnout.errors import StorageError, StorageLockedError
 from turnout.storage.schema.facts import SchemaState
 from turnout.storage.schema.migration import Backup, Step, migrate, require_step
 from turnout.storage.schema.place import create_file, found_at
+from turnout.storage.schema.quoting import quoted
 from turnout.storage.schema.sqlite_file import AMID_A_WRITE, NO_DATABASE, connect, is_busy, make, target_of
 from turnout.storage.schema.sqlite_reading import Reader
 from turnout.storage.schema.sqlite_shape import look
@@ -109,14 +110,14 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
 
 def _alike(connection: sqlite3.Connection, table: str) -> bool:
     """Whether the copy has the same rows."""
-    name = _quoted(table)
+    name = quoted(table)
     known = connection.execute(f"PRAGMA main.table_info({name})").fetchall()
     columns = [column for _, column, *_ in known]
     keys = _row_id(connection, name, columns) or [column for _, column, *_, rank in known if rank]
-    same_row = " AND ".join(f"here.{_quoted(key)} = there.{_quoted(key)}" for key in keys)
+    same_row = " AND ".join(f"here.{quoted(key)} = there.{quoted(key)}" for key in keys)
     # A column's own collation may take for the same what is not.
     same_values = " AND ".join(
-        f"here.{column} COLLATE BINARY IS there.{column}" for column in map(_quoted, columns)
+        f"here.{column} COLLATE BINARY IS there.{column}" for column in map(quoted, columns)
     )
     both = f"main.{name} AS here JOIN copy.{name} AS there ON {same_row}"
     counts = [
@@ -135,10 +136,6 @@ def _row_id(connection: sqlite3.Connection, table: str, columns: list[str]) -> l
             connection.execute(f"SELECT {name} FROM main.{table} LIMIT 0")
             return [name]
     return []
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _told(path: str, error: sqlite3.Error) -> StorageError:

@@ -9,6 +9,7 @@ from typing import Final
 
 from turnout.storage import schema
 from turnout.storage.schema.facts import StorageBackend
+from turnout.storage.schema.quoting import quoted
 from turnout.storage.schema.verdict import (
     RELATIONS,
     VERSIONS,
@@ -101,11 +102,10 @@ def _indexes(connection: sqlite3.Connection, table: str) -> Iterator[str]:
     for _, name, unique, origin, partial in connection.execute(f"PRAGMA index_list({table})").fetchall():
         if origin == "pk":
             continue
-        quoted = name.replace('"', '""')
         columns = [
             f"{column or 'an expression'}{' DESC' * descending}{'' if collation == 'BINARY' else f' {collation}'}"
             for _, _, column, descending, collation, is_key in connection.execute(
-                f'PRAGMA index_xinfo("{quoted}")'
+                f"PRAGMA index_xinfo({quoted(name)})"
             )
             if is_key
         ]
