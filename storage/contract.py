@@ -18,6 +18,11 @@ class MetricsStore(Protocol):
     ``iterate_recent(*, since, metrics_scope=None, until=None)``, an iterator over the rows that ``query_recent`` would
     list, up to but not including ``until``: it needs little memory however many there are, and holds nothing while the
     reader does something else.
+
+    Two attributes decide where rows wait in files while the store cannot take them: ``path``, the absolute path of a
+    database file, has them wait beside it; ``spool_name``, a plain file name that tells one database from another, in
+    ``~/.turnout/spool``. Rows of a store without either wait in memory alone, unless ``LedgerConfig.spool_dir`` names a
+    folder.
     """
 
     def record_attempts(self, rows: Sequence[Row]) -> None:
