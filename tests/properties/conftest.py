@@ -29,7 +29,7 @@ from turnout.calls import FilterReason, Identity
 from turnout.deadline import Limit
 from turnout.faults import Failure
 from turnout.future import InvocationFuture
-from turnout.invocation import Target
+from turnout.invocation import Target, Try
 from turnout.policies.retry import RetryContext
 from turnout.testing import FINISHED, SILENCE, Pause, Prelude, ScriptedStream
 
@@ -69,6 +69,8 @@ class Asked:
     policy: StreamFailurePolicy = StreamFailurePolicy.RESTART
     #: Whether it is the pool's to make. A worker that makes an invoked call is lent for it, beside the pool's own.
     submitted: bool = False
+    #: Whether its attempt occupies a worker.
+    occupies: bool = False
     seen: int | None = None
     #: Of the attempts, those that its caller could see by then. A call given up leaves its last one behind.
     shown: int = 0
@@ -90,8 +92,8 @@ class Provider:
     window: int | None = None
     #: By request, the event at which it was called.
     in_flight: dict[int, int] = field(default_factory=dict)
-    #: By request, those that occupy a worker, and the event at which their caller asked.
-    pooled: dict[int, int] = field(default_factory=dict)
+    #: By request, those that began on a worker.
+    pooled: dict[int, Asked] = field(default_factory=dict)
 
     def target(self) -> Target:
         return Target(
@@ -118,9 +120,11 @@ class Provider:
         if rng.random() < 0.2:
             return self.later(asked)
         if self.width is None and asked.submitted and play.stage.owns_this_thread():
-            self.pooled[asked.key] = asked.began
-            share = play.widest_share_since(min(self.pooled.values()))
-            play.claim(share is None or len(self.pooled) <= share, f"{self.name} is over its share")
+            self.pooled[asked.key] = asked
+            asked.occupies = True
+            there = [one.began for one in self.pooled.values() if one.occupies]
+            share = play.widest_share_since(min(there))
+            play.claim(share is None or len(there) <= share, f"{self.name} is over its share")
         if rng.random() < 0.01:
             raise SystemExit("a callback may raise anything")
         return self.answer(asked)
@@ -370,3 +374,17 @@ class Cast:
 @pytest.fixture
 def cast() -> Cast:
     return Cast()
+
+
+@pytest.fixture(autouse=True)
+def witnessed_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that waits to be handed out, until its rows are committed, has left its worker."""
+    leave = Try.leaves_worker
+
+    def witnessed(this: Try) -> None:
+        asked = this.progress.invocation.request
+        if isinstance(asked, Asked):
+            asked.occupies = False
+        leave(this)
+
+    monkeypatch.setattr(Try, "leaves_worker", witnessed)
